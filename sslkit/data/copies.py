@@ -1,6 +1,7 @@
 """Near-copies across a split: counted, told in one line, and what mends it. They change no number."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,22 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.columns import NEAR_COPIES, Columns
-from sslkit.data.likeness import COMPARED, WORDS, HashIndex, group_near_copies, is_blank, near_bits
+from sslkit.data.likeness import COMPARED, HashIndex, group_near_copies, is_blank, near_bits
+from sslkit.files.store import key_of
 from sslkit.terminal import say
 from sslkit.terminal.say import words
+
+
+@dataclass(frozen=True)
+class _Known:
+    """An array whose content decides whether it is the same: an argument of what is remembered."""
+
+    key: str
+    array: np.ndarray = field(compare=False)
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> "_Known":
+        return cls(key_of(array), array)
 
 
 def nearest_across(hashes: np.ndarray, is_learned: np.ndarray) -> np.ndarray:
@@ -18,12 +32,12 @@ def nearest_across(hashes: np.ndarray, is_learned: np.ndarray) -> np.ndarray:
 
     hashes: (N, 4). is_learned: (N,) bool. Near are those within `likeness.near_bits`.
     """
-    return _pair(hashes.tobytes(), is_learned.tobytes())
+    return _pair(_Known.of(hashes), _Known.of(is_learned))
 
 
 @lru_cache(maxsize=4)  # every protocol and every model asks the same
-def _pair(hashes: bytes, is_learned: bytes) -> np.ndarray:
-    pictures, side = np.frombuffer(hashes, np.int64).reshape(-1, WORDS), np.frombuffer(is_learned, bool)
+def _pair(hashes: "_Known", is_learned: "_Known") -> np.ndarray:
+    pictures, side = hashes.array, is_learned.array
     is_told, nearest, bits = ~is_blank(pictures), np.full(len(side), -1), near_bits(pictures)
     for is_asked in (side, ~side):
         asked, others = (np.flatnonzero(rows & is_told) for rows in (is_asked, ~is_asked))
@@ -72,12 +86,12 @@ def near_within(hashes: np.ndarray | None, units: np.ndarray | None) -> np.ndarr
 
 def lead_near_copies(hashes: np.ndarray) -> np.ndarray:
     """Return the row (N,) int64 of the picture that each is a near-copy of, see `likeness.group_near_copies`."""
-    return _lead(hashes.tobytes())
+    return _lead(_Known.of(hashes))
 
 
 @lru_cache(maxsize=4)  # every protocol, every model and every split asks the same
-def _lead(hashes: bytes) -> np.ndarray:
-    return group_near_copies(np.frombuffer(hashes, np.int64).reshape(-1, WORDS))
+def _lead(hashes: "_Known") -> np.ndarray:
+    return group_near_copies(hashes.array)
 
 
 def join_groups(first: np.ndarray, second: np.ndarray) -> np.ndarray:

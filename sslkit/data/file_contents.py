@@ -203,9 +203,10 @@ class FileContents:
         with suppress(UserError), self._store.exclusive() as refused:
             if refused:
                 return
-            read = rows[rows["content"] != b""]
-            stored = self._load_rows()
-            both = np.concatenate([read, stored[~np.isin(stored["name"], read["name"])]])
+            is_read, stored = rows["content"] != b"", self._load_rows()
+            read = rows if is_read.all() else rows[is_read]
+            others = stored[~np.isin(stored["name"], read["name"])]
+            both = np.concatenate([read, others]) if len(others) else read
             self._store.write(both[np.argsort(both["name"])])
 
 

@@ -39,6 +39,7 @@ class _Reader:
 
     text: str
     tokens: list[_Token] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
     position: int = 0
 
     def __post_init__(self) -> None:
@@ -99,6 +100,7 @@ class _Reader:
 
     def _comparison(self) -> Keep:
         column = self.take("word", "quoted")
+        self.columns.append(column)
         if self.kind == "=":
             raise self.fault("write == for equal")
         sign = self.take(*_SAME, *_COMPARE, "in", "not")
@@ -129,11 +131,20 @@ class _Reader:
 
 def parse_filter(text: str) -> Keep:
     """Read a filter. Raises UserError for another text."""
+    return _parse(text)[1]
+
+
+def columns_of_filter(text: str | None) -> tuple[str, ...]:
+    """The columns that a filter compares; none of None. Raises UserError for a text that is no filter."""
+    return () if text is None else tuple(dict.fromkeys(_parse(text)[0].columns))
+
+
+def _parse(text: str) -> tuple[_Reader, Keep]:
     reader = _Reader(text)
     keep = reader.alternatives()
     if reader.kind:
         raise reader.fault(f"{reader.tokens[reader.position].text!r} where and, or, or the end is meant")
-    return keep
+    return reader, keep
 
 
 def rows_kept(text: str, cells: Cells, where: str) -> list[int]:

@@ -1,6 +1,7 @@
 """Arrays on the disk whose rows are computed block by block, by one process or several; a kill loses seconds."""
 
 import errno
+import mmap
 import os
 import shutil
 import time
@@ -105,6 +106,7 @@ class Blocks:
             places = arrays[_INDEX] if at is None else at[arrays[_INDEX]]
             array[places[places >= 0]] = arrays[name][places >= 0]
             left[arrays[_INDEX]] = False
+            release(array)
         if left.any():
             raise RuntimeError(f"{left.sum()} rows of {self.folder} are not filled")
         return array
@@ -147,6 +149,13 @@ def create_npy(path: Path, shape: tuple[int, ...], dtype: Any = np.float32) -> n
         np.lib.format.write_array_header_1_0(file, about)
         reserve(file, dtype.itemsize * int(np.prod(shape)))
     return np.load(path, mmap_mode="r+")
+
+
+def release(array: np.ndarray) -> None:
+    """Let this process forget the pages of an array that is memory-mapped as a whole; the file keeps its values."""
+    is_whole = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.mode != "c"
+    if is_whole and hasattr(mmap, "MADV_DONTNEED"):  # which some systems lack
+        array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def reserve(file: IO[bytes], size: int) -> None:

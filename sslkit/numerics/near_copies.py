@@ -21,6 +21,7 @@ TAIL = 0.05
 # any out 12 x 10 had no level. More may take copies in where they are a quarter of all pairs (4 x 30, one draw of six).
 ROUNDS = 2
 FEWEST = 32  # items: 496 pairs, 25 in the tail
+_AT_ONCE = 2**16  # pairs that are compared at a time: some megabytes
 BLOCK = 1024  # items that are compared with the representatives, and with each other, at a time
 
 
@@ -103,8 +104,9 @@ def chance_levels(similarity: Callable[[np.ndarray, np.ndarray], np.ndarray], ro
         draws = np.random.default_rng(0)
         first = draws.integers(0, n, SAMPLED)
         second = (first + draws.integers(1, n, SAMPLED)) % n
-    values = np.array(similarity(rows[first], rows[second]), np.float64)
-    values.sort()
+    starts = range(0, len(first), _AT_ONCE)
+    pairs_at_once = ((rows[each[start : start + _AT_ONCE]] for each in (first, second)) for start in starts)
+    values = np.sort(np.concatenate([similarity(*some) for some in pairs_at_once]).astype(np.float64))
     normal = NormalDist()
     deviations = normal.inv_cdf(1 - 1 / pairs) / normal.inv_cdf(1 - TAIL)
     middle, lower = np.quantile(values, [0.5, TAIL])

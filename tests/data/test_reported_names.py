@@ -136,7 +136,7 @@ def test_a_table_whose_names_lack_their_ending_says_so(tmp_path: Path) -> None:
     """timm 1081: `ImageId,Class`, and the files without their ending, as in many tables of competitions."""
     write(tmp_path, "ILSVRC2012_val_00000001.png")
     (tmp_path / "val.csv").write_text("ImageId,Class\nILSVRC2012_val_00000001,n01751748\n")
-    with pytest.warns(UserWarning, match=r"1 of 1 path are not there as written: .* is read as .*_00000001\.png"):
+    with pytest.warns(UserWarning, match=r"1 of 1 path is not there as written: .* is read as .*_00000001\.png"):
         assert len(open_images(tmp_path / "val.csv")) == 1
 
 

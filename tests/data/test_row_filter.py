@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from manifests import look, opened, write_folder
 from PIL import Image
+from tars import tar
 
 import sslkit
 from sslkit.data.columns import Columns
@@ -179,8 +181,6 @@ def test_a_filter_that_leaves_nothing_out_is_told(tmp_path: Path, rows: list[dic
 
 @pytest.mark.parametrize("kind", ["array", "npz", "list", "folder", "pattern", "files", "digits", "torch", "shards"])
 def test_what_is_no_table_refuses_a_filter(tmp_path: Path, kind: str) -> None:
-    import torch
-
     from sslkit.data.sources.shard_writer import write_shards
 
     folder = write_folder(tmp_path / "set")
@@ -203,6 +203,65 @@ def test_what_is_no_table_refuses_a_filter(tmp_path: Path, kind: str) -> None:
     with pytest.raises(UserError, match=r"columns\.where="), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sslkit.open_images(source, columns={"where": "label != blur"}, cache=None)
+
+
+class Scans(torch.utils.data.Dataset):
+    """Pictures of a Python program, with an attribute for each column of a table."""
+
+    def __init__(self, folder: Path, rows: list[dict[str, Any]]) -> None:
+        self.files = [folder / row["path"] for row in rows]
+        self.targets, self.age = ([row[key] for row in rows] for key in ("label", "age"))
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, row: int) -> tuple[Image.Image, str]:
+        return Image.open(self.files[row]), self.targets[row]
+
+
+def write_values(folder: Path, kind: str, rows: list[dict[str, Any]]) -> Any:
+    """The table as keys of .json members, or as attributes of a Dataset."""
+    if kind == "torch":
+        return Scans(folder, rows)
+    members = []
+    for row in rows:
+        about = {"label": row["label"], "targets": row["label"], "age": row["age"], "old": row["age"] > 30}
+        members += [(row["path"], (folder / row["path"]).read_bytes()), (f"{row['path'][0]}.json", json.dumps(about))]
+    tar(folder / "all.tar", [(name, text.encode() if isinstance(text, str) else text) for name, text in members])
+    return f"shards:{folder / 'all.tar'}"
+
+
+@pytest.mark.parametrize("kind", ["shards", "torch"])
+def test_keys_of_shards_and_attributes_are_compared(tmp_path: Path, rows: list[dict[str, Any]], kind: str) -> None:
+    source = write_values(tmp_path, kind, rows)
+    options = {"image_size": 8, "cache": None}
+    with pytest.warns(UserWarning, match=r"columns.where='targets != blur': 2 of 8 rows left out"):
+        images = sslkit.open_images(source, columns={"where": "targets != blur"}, **options)
+    assert len(images) == 6 and images.classes == ["a", "b"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert images.digest != sslkit.open_images(source, **options).digest
+        assert len(sslkit.open_images(source, columns={"where": "age < 30 or age == 70"}, **options)) == 4
+        if kind == "shards":
+            assert len(sslkit.open_images(source, columns={"where": "old == true"}, **options)) == 4
+            assert splits(source, None, Columns(where="old == true")) == ("train",)
+    with pytest.raises(UserError, match=r"columns.where=nothing: .* has (no attribute 'nothing'|this key)"):
+        sslkit.open_images(source, columns={"where": "nothing == 1"}, **options)
+    with pytest.raises(UserError, match=r"columns\.where='age > 700' leaves all of 8 rows of"):
+        sslkit.open_images(source, columns={"where": "age > 700"}, **options)
+
+
+def test_a_split_of_shards_that_a_filter_leaves_empty_is_none(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    write_values(tmp_path, "shards", rows)
+    (tmp_path / "all.tar").rename(tmp_path / "train.tar")
+    write_values(tmp_path, "shards", [{**row, "label": "blur"} for row in rows])
+    (tmp_path / "all.tar").rename(tmp_path / "test.tar")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert splits(f"shards:{tmp_path}", None, Columns(where="age > 30")) == ("train", "test")
+        assert splits(f"shards:{tmp_path}", None, Columns(where="label != blur")) == ("train",)
+        images = sslkit.open_images(f"shards:{tmp_path}", columns={"where": "label != blur"}, cache=None)
+    assert images.splits == ("train",) and len(images) == 6
 
 
 def test_a_manifest_of_several_labels(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """`columns.*` are obeyed by each command that reads labels, and refused by the others, before anything is computed."""
 
+import inspect
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +11,7 @@ from commands import COMMANDS
 from patients import NAMES, picture, rows
 from random_entries import made
 
+import evaluation
 import sslkit
 from sslkit import zoo
 from sslkit.data.columns import OPTIONS
@@ -40,6 +44,24 @@ OBEYED = {  # a command as short as it gets, and what it says when it has read t
 }
 DATA = {"shards": "folder"}
 REFUSED = sorted({*COMMANDS, "train", "zoo"} - OBEYED.keys())  # no data set with labels of its own
+
+
+CALLS: dict[str, Callable[..., Any]] = {  # of Python: with what each is called, as short as it gets
+    "action_recognition": lambda data, **how: evaluation.action_recognition("random:slow_r50", f"video:{data}", **how),
+    "embed": lambda data, **how: evaluation.embed("zoo/a", data, **how),
+    "evaluate": lambda data, **how: evaluation.evaluate("zoo/a", data, protocols=["knn"], **how),
+    "extract": lambda data, **how: evaluation.extract("zoo/a", data, **how),
+    "fine_tune": lambda data, **how: evaluation.fine_tune("zoo/a", data, steps=2, grid={"lr": [0.01]}, **how),
+    "lidar": lambda data, **how: evaluation.lidar("zoo/a", data, **how),
+    "look": lambda data, **how: sslkit.look(data, **how),
+    "open_images": lambda data, **how: sslkit.open_images(data, **how),
+    "open_split": lambda data, **how: evaluation.open_split(data, "train", **how),
+    "predict": lambda data, **how: sslkit.predict("zoo/a", data, **how),
+    "rank": lambda data, **how: evaluation.rank(["zoo/a"], data, metrics=["logme"], **how),
+    "semi_supervised": lambda data, **how: evaluation.semi_supervised("zoo/a", data, **how),
+    "solve": lambda data, **how: evaluation.solve(data, zoo=["zoo/a"], methods=[], tune=False, **how),
+    "view_retrieval": lambda data, **how: evaluation.view_retrieval("zoo/a", data, **how),
+}
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +112,41 @@ def test_a_column_that_is_not_there_ends_in_one_line(command: str, place: Path, 
 def test_a_command_without_columns_says_so(command: str, option: str, place: Path, typed) -> None:
     done = typed(command, f"{option}=Befund", cwd=place)
     assert done.returncode == 2 and f"there is no setting '{option}'" in done.stderr, done.stderr
+
+
+def test_every_call_with_columns_is_here() -> None:
+    public = [(module, name) for module in (sslkit, evaluation) for name in module.__all__]
+    calls = {name for module, name in public if "columns" in _parameters(getattr(module, name))}
+    assert calls == CALLS.keys()
+
+
+def _parameters(value: Any) -> Collection[str]:
+    return inspect.signature(value).parameters if inspect.isfunction(value) else ()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_is_told_of_a_column_that_is_not_there(call: str, place: Path, monkeypatch) -> None:
+    monkeypatch.chdir(place)
+    named = dict(word.removeprefix("columns.").split("=") for word in WORDS)
+    with pytest.raises(
+        sslkit.UserError, match=r"columns\.group=Fal: list\.csv has no such column: did you mean 'Fall'"
+    ):
+        CALLS[call]("list.csv", columns=named | {"group": "Fal"})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_features_and_a_tuned_network_have_the_labels_and_groups_of_columns(place: Path, monkeypatch) -> None:
+    monkeypatch.chdir(place)
+    columns = dict(word.removeprefix("columns.").split("=") for word in WORDS) | {"where": "Fall != 'no 0'"}
+    quick = {"columns": columns, "cache": None, "device": "cpu", "progress": False}
+    features = evaluation.extract("zoo/a", "list.csv", **quick)
+    named = {row["file_name"]: row for row in rows() if row["part"] == "train" and row["patient"] != "no 0"}
+    assert len(features.y) == len(named) and len(set(features.groups.tolist())) == 7
+    labels = [features.classes[label] for label in features.y]
+    assert labels == [named[name]["finding"] for name in sorted(named)]
+    result = CALLS["fine_tune"]("list.csv", batch_size=8, **quick)
+    assert result.details["images"] == len(named)
 
 
 def test_a_manifest_is_written_anew_with_its_columns(place: Path, typed) -> None:

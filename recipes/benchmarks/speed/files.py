@@ -1,12 +1,15 @@
 """Two SimCLR views of 224 pixels from JPEG files: images per CPU second, and how much detail the views have.
 
     python recipes/benchmarks/speed/run.py files
+    python recipes/benchmarks/speed/run.py files --start 200000
 
 Files of 500 x 375, cut from scikit-learn's two photographs. Speed: one thread, from the file to two float batches
 without normalisation; ours cut from files, and from copies, lightly's SimCLRTransform, and torchvision's v2 transforms
 with its own decoder. Repeats alternate, so that other load slows all equally. Detail: mean power above half of
 Nyquist's frequency of crops without flip, colours and blur, over that of torchvision's crops of the decoded files in
 the same boxes (fast: in other boxes of the same distribution).
+--start: how long so many files in 1,000 folders take until a run knows their names, sizes and classes, beside
+torchvision's ImageFolder, which asks for no size; the files are links to the same pieces.
 """
 
 import itertools
@@ -23,9 +26,10 @@ from PIL import Image
 from results import about, path_of, write
 from sklearn.datasets import load_sample_images
 from torch import Tensor
+from torchvision.datasets import ImageFolder
 from torchvision.io import decode_image
 from torchvision.transforms import v2
-from turns import format_times, take_turns
+from turns import format_times, summary, take_turns
 
 from sslkit.data.loader import EpochRows
 from sslkit.data.sources.named import open_images
@@ -35,6 +39,7 @@ from sslkit.data.views.crops import draw_boxes, finish
 from sslkit.data.views.recipe import SIMCLR, View, ViewRecipe
 
 COUNT, WIDTH, HEIGHT, SIDE = 32, 500, 375, 224
+FOLDERS = 1000  # of the files whose opening is measured: ImageNet's classes
 PLAIN = ViewRecipe((View(flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0),) * 2)
 ROWS = list(range(COUNT))
 
@@ -140,12 +145,37 @@ def by_epoch(make: Callable[[int], object]) -> Callable[[], object]:
     return lambda: make(next(steps))
 
 
+def start_up(count: int, repeats: int) -> dict[str, dict[str, float]]:
+    """CPU seconds of each until `count` files are open."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "pieces").mkdir()
+        paths = write_files(Path(folder, "pieces"))
+        for number in range(count):
+            name = Path(folder, "images", f"class_{number % FOLDERS:04}", f"image_{number:08}.jpg")
+            if number < FOLDERS:
+                name.parent.mkdir(parents=True)
+            name.hardlink_to(paths[number % COUNT])
+        contenders = {
+            "sslkit": lambda: open_images(Path(folder, "images"), cache=None).listing,
+            "torchvision's ImageFolder": lambda: ImageFolder(str(Path(folder, "images"))),
+        }
+        times = take_turns(contenders, repeats, clock=time.process_time)
+    return {name: summary(some) for name, some in times.items()}
+
+
 def main() -> None:
     parser = cli.parser(__doc__)
+    parser.add_argument("--start", type=int, default=0, help="measure only how long so many files take to open")
     parser.add_argument("--repeats", type=int, default=7, help="measured repeats, which alternate")
     parser.add_argument("--epochs", type=int, default=4, help="times that each file is cropped to measure the detail")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.start:
+        seconds = start_up(args.start, args.repeats)
+        for name, row in seconds.items():
+            print(f"{name:26}{format_times(row, 2):>24} CPU s for {args.start:,} files")
+        write(path_of("speed/start_up"), {**about(), "files": args.start, "folders": FOLDERS, "cpu_seconds": seconds})
+        return
     with TemporaryDirectory() as folder:
         paths = write_files(Path(folder))
         contenders = {

@@ -9,7 +9,7 @@ import numpy as np
 from sslkit.data.columns import NEAR_COPIES
 from sslkit.data.copies import are_too_many, lead_near_copies, nearest_across
 from sslkit.data.manifest.sampled import contradictions
-from sslkit.data.manifest.survey import DIGEST, LIKENESS, THUMBNAIL, brightness, standardize
+from sslkit.data.manifest.survey import DIGEST, LIGHT, LIKENESS, THUMBNAIL, standardize
 from sslkit.data.manifest.table import UNREADABLE, Manifest
 from sslkit.numerics.neighbours import Own, neighbours
 from sslkit.terminal.say import and_more, counted
@@ -76,11 +76,12 @@ def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return exact, exact[lead_near_copies(hashes)], np.where(exact[other] == exact, -1, other)
 
 
-def _sets(numbers: np.ndarray) -> list[np.ndarray]:
-    """The rows of each number that several have, ascending."""
+def _sets(numbers: np.ndarray, fewest: int = 2) -> list[np.ndarray]:
+    """The rows of each number, from 0, that so many have, ascending."""
     order = np.argsort(numbers, kind="stable")
-    starts = np.flatnonzero(np.diff(numbers[order]))
-    return [rows for rows in np.split(order, starts + 1) if len(rows) > 1]
+    starts = np.append(np.flatnonzero(np.diff(numbers[order], prepend=-1)), len(order))
+    several = np.flatnonzero(np.diff(starts) >= fewest)
+    return [order[starts[i] : starts[i + 1]] for i in several.tolist()]
 
 
 def _by_label(manifest: Manifest) -> np.ndarray | None:
@@ -106,7 +107,7 @@ def _copies(manifest: Manifest) -> Iterator[Finding]:
             )
     alike = [rows for rows in _sets(near) if len(np.unique(exact[rows])) > 1]
     asked = np.flatnonzero((other >= 0) & (splits != splits[0]))
-    pairs = [np.append(row, asked[other[asked] == row]) for row in np.unique(other[asked])]
+    pairs = [np.append(other[asked[rows[0]]], asked[rows]) for rows in _sets(other[asked], fewest=1)]
     yield from _across(manifest, pairs, np.flatnonzero(other >= 0), "near_copies", "a near-copy")
     yield from _within(manifest, sets, "copies", "copy")
     yield from _within(manifest, alike, "near_copies", "near-copy")
@@ -157,13 +158,13 @@ def _unreadable(manifest: Manifest) -> Iterator[Finding]:
 
 def _is_blank(manifest: Manifest) -> np.ndarray:
     """(N,) bool"""
-    return (brightness(manifest.measures)[1] < BLANK) & ~manifest.unreadable
+    return (manifest.measures[LIGHT][:, 1] < BLANK) & ~manifest.unreadable
 
 
 def _blank(manifest: Manifest) -> Iterator[Finding]:
     rows = np.flatnonzero(_is_blank(manifest))
     if len(rows):
-        mean, _ = brightness(manifest.measures)
+        mean = manifest.measures[LIGHT][:, 0]
         notes = {int(row): f"all {mean[row]:.0f} of 255" for row in rows}
         title = f"{counted(len(rows), 'image')} {'is' if len(rows) == 1 else 'are'} blank"
         yield Finding("blank", title, "leave_out=blank leaves them out", rows, notes, drop=rows)
@@ -270,6 +271,6 @@ def unusual(manifest: Manifest, most: int) -> np.ndarray:
     """Rows of the images whose size, shape, brightness and contrast lie furthest from the median."""
     readable = np.flatnonzero(~manifest.unreadable)
     width, height = np.log2(np.maximum(manifest.measures["shape"][readable, :2], 1)).T
-    mean, deviation = (values[readable] for values in brightness(manifest.measures))
+    mean, deviation = manifest.measures[LIGHT][readable].astype(np.float64).T
     far = sum(_far(values) ** 2 for values in (width + height, width - height, mean / 64, deviation / 32))
     return readable[np.argsort(-far, kind="stable")[:most]]

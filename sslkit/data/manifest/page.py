@@ -148,8 +148,7 @@ def _charts(manifest: Manifest) -> Iterable[Chart]:
         yield _chart_of_classes(manifest)
     yield _histogram("side in pixels (root of the area)", np.sqrt(shape[:, 0].astype(float) * shape[:, 1]))
     yield _histogram("width / height", shape[:, 0] / np.maximum(shape[:, 1], 1))
-    some = np.flatnonzero(readable)[:: max(1, int(readable.sum()) // PIXELS_OF)]
-    values = manifest.measures[THUMBNAIL][some].ravel()
+    values = manifest.measures[THUMBNAIL][_evenly(manifest, PIXELS_OF)].ravel()
     yield _histogram("pixel values (of thumbnails, after the range)", values, ends=(0, 256))
     if manifest.groups is not None:
         yield _histogram("images of a group", np.unique(manifest.groups, return_counts=True)[1])

@@ -1,5 +1,6 @@
 """Every image of a split is opened once: its size, depth, a thumbnail and what cannot be read, kept in the cache."""
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ from sslkit.data.file_contents import bar_is_off
 from sslkit.data.images import Images
 from sslkit.data.likeness import KEY as LIKENESS
 from sslkit.data.likeness import WORDS, hash_images
-from sslkit.data.loader import FEWEST, in_order, load_batches, plain_errors, workers_for
+from sslkit.data.loader import FEWEST, load_batches, plain_errors, workers_for
 from sslkit.data.pixel_digest import KEY
 from sslkit.data.sources.folder import FolderImages
-from sslkit.files.blocks import Blocks, Parts
-from sslkit.files.store import Store, key_of, npz_codec
+from sslkit.files.blocks import Blocks, Parts, create_npy
+from sslkit.files.store import Codec, Store, key_of
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.kept_arrays import compute_in_blocks
 from sslkit.runtime.waiting import Others
@@ -31,14 +32,16 @@ from sslkit.terminal.say import printable
 DECODED = 64  # pixels of a side that are read of each file: twice those that likeness is told by
 SIDE = 16  # pixels of a thumbnail: 768 bytes an image, and enough to tell pictures apart
 BLOCK = 64  # images that are kept together: a stop loses a second
-_FORM = 5  # of what is kept: raised when it changes
+_FORM = 6  # of what is kept: raised when it changes
 _REASON = "S160"  # letters of why an image cannot be read
-DIGEST, THUMBNAIL, ENDS = "digest", "thumbnail", "ends"
+DIGEST, THUMBNAIL, LIGHT, ENDS, REASON = "digest", "thumbnail", "light", "ends", "reason"
+_STORED = ("shape", DIGEST, THUMBNAIL, LIGHT, LIKENESS, ENDS, REASON)
 
-# of N images. shape: (N, 4) int32 width, height (upright), channels as stored, bits. bytes: (N,) int64, -1 where the
-# image is no file. digest: (N, 8) uint8, of a file's bytes, else of the pixels. thumbnail: (N, 3, SIDE, SIDE) uint8.
-# ends: (N, 2) float64, the least and the greatest value of more than 8 bits, else NaN. likeness: (N, 4) int64, see
-# `data.likeness`. reason: (N,) bytes, why it cannot be read, or b"".
+# of N images, memory-mapped. shape: (N, 4) int32 width, height (upright), channels as stored, bits; zeros of one that
+# cannot be read. bytes: (N,) int64, -1 where the image is no file. digest: (N, 8) uint8, of a file's bytes, else of the
+# pixels. thumbnail: (N, 3, SIDE, SIDE) uint8. light: (N, 2) float32, mean of its pixels, and their standard deviation
+# in the channel where it is largest. ends: (N, 2) float64, the least and the greatest value of more than 8 bits, else
+# NaN. likeness: (N, 4) int64, see `data.likeness`. reason: (N,) bytes, why it cannot be read, or b"".
 Measures = Mapping[str, np.ndarray]
 
 
@@ -49,7 +52,12 @@ def measure(images: Images, runtime: Runtime) -> Measures:
     """
     # Of every size the same, and told by nothing else than names and content, so that every command shares it.
     images = images.at(image_size=DECODED, channels=images.channels, fit="squash")
-    arrays = _compute_once(images, runtime) if runtime.cache is not None else _compute(images, runtime)
+    if runtime.cache is not None:
+        about = (_FORM, images.content_digest, images.channels, images.options.max_pixels, images.scale)
+        arrays = _compute_once(images, runtime, Path(runtime.cache) / f"look-{key_of(*about)}")
+    else:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+            arrays = _compute_once(images, runtime, Path(scratch) / "look")
     return {**arrays, **_contents(images, arrays)}
 
 
@@ -60,10 +68,12 @@ class _Measured(Dataset):
         self.images = images
 
     def __getitems__(self, rows: list[int]) -> dict[str, np.ndarray]:
-        if not isinstance(self.images, DecodedImages):
-            return _of_arrays(self.images, rows)
-        each = [_of_file(self.images, row) for row in rows]
-        return {name: np.stack([measures[name] for measures in each]) for name in each[0]}
+        if isinstance(self.images, DecodedImages):
+            each = [_of_file(self.images, row) for row in rows]
+            measures = {name: np.stack([measures[name] for measures in each]) for name in each[0]}
+        else:
+            measures = _of_arrays(self.images, rows)
+        return {**measures, LIGHT: _brightness(measures[THUMBNAIL])}
 
 
 def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
@@ -82,8 +92,9 @@ def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
             thumbnail[:], likeness[:] = _thumbnails(pixels[None])[0], hash_images(pixels[None])[0]
     except UnreadableImage as error:
         reason = str(error).encode(errors="replace") or b"unreadable"
+        shape[:] = 0
     told = {"shape": shape, DIGEST: digest, THUMBNAIL: thumbnail, LIKENESS: likeness, ENDS: ends}
-    return {**told, "reason": np.array(reason, _REASON)}
+    return {**told, REASON: np.array(reason, _REASON)}
 
 
 def _digest(images: Images, row: int) -> np.ndarray:
@@ -126,7 +137,7 @@ def _of_arrays(images: Images, rows: list[int]) -> dict[str, np.ndarray]:
         THUMBNAIL: _thumbnails(pixels),
         LIKENESS: batch[LIKENESS].numpy(),
         ENDS: np.full((len(rows), 2), np.nan),
-        "reason": np.zeros(len(rows), _REASON),
+        REASON: np.zeros(len(rows), _REASON),
     }
 
 
@@ -157,18 +168,7 @@ def _batches(images: Images, parts: Parts, runtime: Runtime) -> Iterator[tuple[S
             bar.update(len(rows))
 
 
-def _compute(images: Images, runtime: Runtime) -> Measures:
-    batches = [arrays for _, arrays in _batches(images, in_order(range(len(images)), BLOCK), runtime)]
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
-
-def _compute_once(images: Images, runtime: Runtime) -> Measures:
-    path = (
-        Path(runtime.cache)
-        / f"look-{key_of(_FORM, images.content_digest, images.channels, images.options.max_pixels, images.scale)}.npz"
-    )
-    store = Store(path, f"the survey of {images.name}", npz_codec(dict, dict))
-
+def _compute_once(images: Images, runtime: Runtime, path: Path) -> Measures:
     def fill(blocks: Blocks, others: Others) -> None:
         for rows, arrays in _batches(images, blocks.left, runtime):
             blocks.write(rows, **arrays)
@@ -176,23 +176,30 @@ def _compute_once(images: Images, runtime: Runtime) -> Measures:
 
     def publish(blocks: Blocks, whole: Path) -> None:
         block = next(iter(blocks.read_done()))
-        names = block.keys() - {"index"}
-        empty = {name: np.empty((len(images), *block[name].shape[1:]), block[name].dtype) for name in names}
-        with whole.open("wb") as file:
-            np.savez(file, **{name: blocks.join(name, array) for name, array in empty.items()})
+        whole.mkdir()
+        for name in sorted(block.keys() - {"index"}):
+            shape, dtype = (len(images), *block[name].shape[1:]), block[name].dtype
+            blocks.join(name, create_npy(whole / f"{name}.npy", shape, dtype))
 
+    def read(folder: Path) -> Measures:
+        arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.iterdir()}
+        if any(len(array) != len(images) for array in arrays.values()):
+            raise ValueError("its arrays have other lengths")
+        return {name: arrays[name] for name in _STORED}
+
+    store = Store(path, f"the survey of {images.name}", Codec(read))
     return compute_in_blocks(store, len(images), BLOCK, fill, publish)
 
 
-def brightness(measures: Measures) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (N,) float64 of the thumbnails' pixels, and their standard deviation in the channel where it is largest."""
-    thumbnails = measures[THUMBNAIL].reshape(len(measures[THUMBNAIL]), 3, -1)
-    parts = np.array_split(thumbnails, max(1, len(thumbnails) // 4096))
-    mean = [some.mean((1, 2), dtype=np.float64) for some in parts]
-    return np.concatenate(mean), np.concatenate([some.std(2, dtype=np.float64).max(1) for some in parts])
+def _brightness(thumbnails: np.ndarray) -> np.ndarray:
+    """See `Measures`."""
+    pixels = thumbnails.reshape(len(thumbnails), 3, -1)
+    mean, deviation = pixels.mean((1, 2), dtype=np.float64), pixels.std(2, dtype=np.float64).max(1)
+    return np.stack([mean, deviation], 1).astype(np.float32)
 
 
 def standardize(thumbnails: np.ndarray) -> np.ndarray:
     """(N, D) float32 of thumbnails, each with mean 0, so that brightness alone makes none alike."""
     flat = thumbnails.reshape(len(thumbnails), -1).astype(np.float32)
-    return flat - flat.mean(1, keepdims=True)
+    flat -= flat.mean(1, keepdims=True)
+    return flat

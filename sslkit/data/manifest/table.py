@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from sslkit.data.columns import has_value
 from sslkit.data.expected_contents import PIXELS, SHA256
 from sslkit.data.manifest import head
 from sslkit.data.manifest.decisions import Decision, Opened, decide
-from sslkit.data.manifest.survey import DIGEST, Measures
+from sslkit.data.manifest.rows import Joined, Names
+from sslkit.data.manifest.survey import DIGEST, REASON, THUMBNAIL, Measures
 from sslkit.data.sources.folder import FolderImages
 from sslkit.errors import UserError
 from sslkit.files.writing import write_csv, write_whole
@@ -22,6 +24,7 @@ from sslkit.terminal.say import counted, words
 
 ENDINGS = (".csv", head.PARQUET)
 UNREADABLE = "unreadable: "  # begins why such an image is left out
+_AT_ONCE = 10_000  # rows that are turned into columns: some megabytes of texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +37,7 @@ class Manifest:
     labels: (N,) int64 index into classes, -1 for none; several an image: (N, K) int8 of 1, -1, 0 (not known).
     groups: (N,) int64 numbers from 0, or None. group_names: (N,) in the table: values of the source where these are
         known, "" for an image that stands alone; else the numbers.
-    measures: of each image, see `survey.measure`.
+    measures: of each image, see `survey.Measures`; thumbnails and reasons lie on the disk, see `Joined`.
     left_out: (N,) why an image is not read, "" for one that is.
     """
 
@@ -50,7 +53,7 @@ class Manifest:
     classes: Sequence[str]
     groups: np.ndarray | None
     group_names: Sequence[str] | None
-    measures: Measures
+    measures: Mapping[str, np.ndarray | Joined]
     left_out: np.ndarray
 
     def __len__(self) -> int:
@@ -77,7 +80,7 @@ class Manifest:
     @cached_property
     def unreadable(self) -> np.ndarray:
         """(N,) bool"""
-        return self.measures["reason"] != b""
+        return self.measures["shape"][:, 0] == 0
 
     def write(self, out: str | Path) -> Path:
         """Write the table, .csv or .parquet, whole or not at all. Raises UserError."""
@@ -86,7 +89,7 @@ class Manifest:
             with write_whole(path) as partial:
                 self._write_parquet(partial, path.parent)
         else:
-            write_csv(path, [*self._head(), self._columns(), *self._rows(path.parent)])
+            write_csv(path, chain(self._head(), [self._columns()], self._rows(path.parent)))
         return path
 
     def _head(self) -> Iterator[list[str]]:
@@ -121,10 +124,13 @@ class Manifest:
         import pyarrow
         from pyarrow import parquet
 
-        columns = zip(*(map(str, row) for row in self._rows(folder)), strict=True)
-        table = pyarrow.table(dict(zip(self._columns(), map(list, columns), strict=True)))
+        names, rows = self._columns(), (list(map(str, row)) for row in self._rows(folder))
         about = {head.MARK: head.head_text(self._head())}
-        parquet.write_table(table.replace_schema_metadata(about), partial)
+        schema = pyarrow.schema([(name, pyarrow.string()) for name in names], metadata=about)
+        with parquet.ParquetWriter(partial, schema) as writer:
+            while some := list(islice(rows, _AT_ONCE)):
+                columns = map(list, zip(*some, strict=True))
+                writer.write_table(pyarrow.table(dict(zip(names, columns, strict=True)), schema=schema))
 
 
 def check_ending(out: str | Path) -> Path:
@@ -143,16 +149,12 @@ def check_ending(out: str | Path) -> Path:
 def manifest_of(opened: Opened, source: str, measures: Sequence[Measures]) -> Manifest:
     """The manifest of opened images. source: as typed. measures: of each split."""
     images = list(opened.splits.values())
-    first, joined = (
-        opened.first,
-        {name: np.concatenate([of_split[name] for of_split in measures]) for name in measures[0]},
-    )
+    first, joined = opened.first, _join(measures)
     decisions, remarks = decide(opened)
     are_files = all(isinstance(split, FolderImages) for split in images)
     several = first.multi_labels is not None
     groups = _groups(images)
     rows = np.repeat(list(opened.splits), list(map(len, images)))
-    reasons = [reason.decode("utf-8", "replace") for reason in joined["reason"].tolist()]
     return Manifest(
         name=first.name,
         source=source,
@@ -160,25 +162,31 @@ def manifest_of(opened: Opened, source: str, measures: Sequence[Measures]) -> Ma
         are_files=are_files,
         decisions=decisions,
         remarks=remarks,
-        paths=[path for split in images for path in _paths(split, are_files=are_files)],
+        paths=Names(images, are_files=are_files),
         splits=rows,
         labels=np.concatenate([_labels(split, several=several) for split in images]),
         classes=list(map(str, first.classes or ())),
         groups=groups,
         group_names=None if groups is None else _names_of_groups(images, groups),
         measures=joined,
-        left_out=np.array([f"{UNREADABLE}{reason}" if reason else "" for reason in reasons], object),
+        left_out=_reasons(joined),
     )
 
 
-def _paths(images: object, *, are_files: bool) -> Iterator[str]:
-    for row in range(len(images)):
-        if are_files:
-            yield images.path(row)
-        elif hasattr(images, "image_name"):
-            yield images.image_name(row)
-        else:
-            yield f"{images.split}/{row}"
+def _join(measures: Sequence[Measures]) -> dict[str, np.ndarray | Joined]:
+    """The measures of all splits, one after the other; what is large stays on the disk."""
+    parts = {name: [of_split[name] for of_split in measures] for name in measures[0]}
+    return {
+        name: Joined(arrays) if name in (THUMBNAIL, REASON) else np.concatenate(arrays)
+        for name, arrays in parts.items()
+    }
+
+
+def _reasons(measures: Mapping[str, np.ndarray | Joined]) -> np.ndarray:
+    """(N,) why an image cannot be read, or ""."""
+    reasons, rows = np.full(len(measures["shape"]), "", object), np.flatnonzero(measures["shape"][:, 0] == 0)
+    reasons[rows] = [UNREADABLE + text.decode("utf-8", "replace") for text in measures[REASON][rows].tolist()]
+    return reasons
 
 
 def _labels(images: object, *, several: bool) -> np.ndarray:
@@ -198,12 +206,10 @@ def _groups(images: Sequence[object]) -> np.ndarray | None:
     """Numbers from 0 in the order of the rows; an image of a split without groups stands alone."""
     if all(split.groups is None for split in images):
         return None
-    parts, alone = [], 0
-    for split in images:
-        if split.groups is None:
-            parts += [("alone", alone + row) for row in range(len(split))]
-            alone += len(split)
-        else:
-            parts += [("group", value) for value in split.groups.tolist()]
-    number: dict[tuple[str, int], int] = {}
-    return np.array([number.setdefault(group, len(number)) for group in parts], np.int64)
+    is_alone = np.repeat([split.groups is None for split in images], list(map(len, images)))
+    values = np.concatenate([split.groups for split in images if split.groups is not None])
+    keys = np.empty(len(is_alone), np.int64)
+    keys[~is_alone] = np.unique(values, return_inverse=True)[1]
+    keys[is_alone] = len(values) + np.arange(int(is_alone.sum()))
+    _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[numbers]

@@ -90,23 +90,35 @@ class HfImages(DecodedImages):
 
     def _update_digest(self, digest: Any) -> None:
         self._update_listing(digest)
+        digest.update(remember_digest(self.options.cache, self._state(), self._content).encode())
+        if outside := self._outside():
+            outside.update_content(digest)
+
+    def stamps_digest(self) -> str | None:
+        if not self._table.cache_files:  # a table in memory
+            return None
+        outside = self._outside()
+        return f"{self._state()} {outside and outside.stamps_digest()}"
+
+    def _state(self) -> str:
+        """What changes with the table: its fingerprint, and the stamps of its files."""
         stamps = [stamp_of(os.stat(file["filename"])) for file in self._table.cache_files]
         wait_for_tick(np.array([stamp.changed for stamp in stamps], np.int64))
-        about = (self._table._fingerprint, self._column, stamps)
-        digest.update(remember_digest(self.options.cache, repr(about), self._content).encode())
-        if paths := list(self._paths()):
-            root = os.path.commonpath([os.path.dirname(path) for path in paths])
-            below = PathList([os.path.relpath(path, root) for path in paths])
-            FileContents(Path(root), below, self.options.cache).update_content(digest)
+        return repr((self._table._fingerprint, self._column, stamps))
 
-    def _paths(self) -> Iterator[str]:
+    def _outside(self) -> FileContents | None:
         """The files of the rows whose images are not in the table."""
         import pyarrow.compute as pc  # comes with datasets
 
+        paths: list[str] = []
         for batch in self._table.with_format("arrow").iter(_ROWS_AT_ONCE):
             for chunk in batch.column(self._column).chunks:
-                outside = pc.and_(pc.is_null(chunk.field("bytes")), pc.is_valid(chunk.field("path")))
-                yield from chunk.field("path").filter(outside).to_pylist()
+                is_outside = pc.and_(pc.is_null(chunk.field("bytes")), pc.is_valid(chunk.field("path")))
+                paths += chunk.field("path").filter(is_outside).to_pylist()
+        if not paths:
+            return None
+        root = os.path.commonpath([os.path.dirname(path) for path in paths])
+        return FileContents(Path(root), PathList([os.path.relpath(path, root) for path in paths]), self.options.cache)
 
     def _content(self) -> str:
         """sha256 (hex) of the images in the table, whose own fingerprint depends on where it lies."""

@@ -29,8 +29,9 @@ def find_files(file: Path, base: str, names: Sequence[str], lines: Sequence[int]
     there = _below_base(base, names, missing) or _anywhere(base, names, missing, kind)
     if left := [row for row in missing if row not in there]:
         raise _missing(file, base, names, lines, left, again)
-    first, number = missing[0], f"{len(missing):,} of {counted(len(names), 'path')}"
-    say.warn(f"{file}: {number} are not there as written: {names[first]} is read as {there[first]}", stacklevel=5)
+    first, are = missing[0], "is" if len(missing) == 1 else "are"
+    number = f"{len(missing):,} of {counted(len(names), 'path')}"
+    say.warn(f"{file}: {number} {are} not there as written: {names[first]} is read as {there[first]}", stacklevel=5)
     return [there.get(row, path) for row, path in enumerate(paths)]
 
 

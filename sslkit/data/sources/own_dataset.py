@@ -21,7 +21,7 @@ from sslkit.data.decode.unreadable import UnreadableImage, unreadable
 from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.images import Identity, ImageOptions
-from sslkit.data.sources.own_labels import facts_of_dataset
+from sslkit.data.sources.own_labels import facts_of_dataset, filter_dataset
 from sslkit.errors import UserError
 from sslkit.runtime.jobs import free_memory
 from sslkit.terminal import say
@@ -88,8 +88,8 @@ def open_dataset(dataset: Dataset, options: ImageOptions) -> OwnImages:
 
     An item is a PIL image, an array (H, W), (H, W, C) or (C, H, W), or a tensor of such a shape; of a tuple or a list
     the first part is the image and the second the label. Values of more than 8 bits have one range, as those of files.
-    Labels and groups: attributes of the data set that `columns` name, a value for each item; or `dataset.targets` or
-    `dataset.labels`, through Subset and ConcatDataset, too, as `dataset.target_transform`
+    Labels and groups: attributes of the data set that `columns` name, a value for each item, as a filter does; or
+    `dataset.targets` or `dataset.labels`, through Subset and ConcatDataset, too, as `dataset.target_transform`
     changes them; without these, or where items have other labels, all items are read once. `dataset.classes` are their
     names, if it has enough.
     Raises UserError for a data set without length or items, and for items that are no images.
@@ -103,6 +103,7 @@ def open_dataset(dataset: Dataset, options: ImageOptions) -> OwnImages:
     if not len(dataset):
         raise UserError(f"{name} has no items")
     _check_length(len(dataset), name)
+    dataset = filter_dataset(dataset, options.columns, name)
     items = _Items(dataset, name)
     about = facts_of_dataset(dataset, items.item, name, options.columns)
     images = OwnImages(items, Identity(name, None, ("train",), **about), options)

@@ -12,7 +12,8 @@ from tqdm import tqdm
 from sslkit.data.columns import Columns, group_numbers, is_pattern
 from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
-from sslkit.data.sources.column_values import check_groups, refuse, refuse_filter, several_labels
+from sslkit.data.row_filter import OPTION
+from sslkit.data.sources.column_values import check_groups, filter_rows, refuse, several_labels
 from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.label_values import Measured, classes_of
 from sslkit.errors import UserError
@@ -27,7 +28,6 @@ def facts_of_dataset(dataset: Any, item: Callable[[int], Any], name: str, column
     columns: names of its attributes, each a value for every item. item: reads one, and raises UnreadableImage.
     Raises UserError for an attribute that is not there, or is of another length.
     """
-    refuse_filter(columns, name)
     if columns.split is not None or columns.image is not None:
         refuse(Columns(split=columns.split, image=columns.image), name, "is a Dataset, one split of images: give each")
     cells = {word: _attribute(dataset, option, word, name) for option, word in columns.given}
@@ -45,6 +45,14 @@ def facts_of_dataset(dataset: Any, item: Callable[[int], Any], name: str, column
         return about | several
     labels, classes = labels_of(dataset, item, name, values)
     return about | {"labels": labels, "classes": classes}
+
+
+def filter_dataset(dataset: Any, columns: Columns, name: str) -> Any:
+    """The items that are read, see `column_values.filter_rows`; its columns are attributes."""
+    if columns.where is None:
+        return dataset
+    rows = filter_rows(columns, lambda word: _attribute(dataset, OPTION, word, name), len(dataset), name)
+    return Subset(dataset, rows)
 
 
 def _attribute(dataset: Any, option: str, word: str, name: str) -> list[Any]:

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.columns import Columns, group_numbers, is_pattern
+from sslkit.data.row_filter import OPTION, columns_of_filter
 from sslkit.data.sources.class_names import in_order, match_classes
 from sslkit.data.sources.column_values import (
     check_groups,
+    filter_rows,
     refuse,
-    refuse_filter,
     rows_of_splits,
     several_labels,
     values_of_names,
@@ -23,11 +24,11 @@ from sslkit.errors import UserError
 
 def keys_of(columns: Columns, where: str) -> Keys:
     """The keys that the index needs. Raises UserError for a column of images."""
-    refuse_filter(columns, where)
     if columns.image is not None:
         refuse(Columns(image=columns.image), where, "is shards, whose images are members")
     labels = tuple(word for word in columns.labels if not is_pattern(word))
-    others = tuple(word for word in (columns.split_column, columns.group) if word is not None and not is_pattern(word))
+    words = (columns.split_column, columns.group)
+    others = (*(word for word in words if word and not is_pattern(word)), *columns_of_filter(columns.where))
     several = labels if len(columns.labels) > 1 else ()
     return Keys(() if several else labels, tuple(dict.fromkeys((*others, *several))))
 
@@ -41,6 +42,14 @@ def values_of(index: TarIndex, columns: Columns, option: str, word: str, where: 
     if not any(value is not None for value in values):
         raise UserError(f"{option}={word}: no .json member of {where} beside an image has this key")
     return values
+
+
+def filter_index(index: TarIndex, columns: Columns, where: str) -> TarIndex:
+    """The rows that are read, see `column_values.filter_rows`."""
+    if columns.where is None:
+        return index
+    rows = filter_rows(columns, lambda key: values_of(index, columns, OPTION, key, where), len(index), where)
+    return index.rows(np.array(rows, np.int64))
 
 
 def split_by_columns(index: TarIndex, columns: Columns, where: str) -> tuple[tuple[str, ...], np.ndarray]:

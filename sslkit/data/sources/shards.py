@@ -1,5 +1,6 @@
 """Images in tar files, as WebDataset writes them, and in .zip files, on a local disk or behind an fsspec URL."""
 
+import hashlib
 import io
 import os
 import re
@@ -19,8 +20,9 @@ from sslkit.data.file_contents import FileContents
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.path_list import PathList
 from sslkit.data.sources import shard_files
+from sslkit.data.sources.file_lists import METADATA
 from sslkit.data.sources.sample_images import is_image_of_sample, kinds_of
-from sslkit.data.sources.shard_columns import groups_of, keys_of, labels_by_columns, split_by_columns
+from sslkit.data.sources.shard_columns import filter_index, groups_of, keys_of, labels_by_columns, split_by_columns
 from sslkit.data.sources.shard_contents import StoredContents
 from sslkit.data.sources.shard_files import ShardFiles
 from sslkit.data.sources.shard_labels import first_folders, labels_of
@@ -75,6 +77,11 @@ class ShardImages(DecodedImages):
     def names(self) -> PathList:
         return self.index.names
 
+    def stamps_digest(self) -> str:
+        digest = hashlib.sha256(self._contents.stamps_digest().encode())
+        self.index.update_digest(digest)
+        return digest.hexdigest()
+
     def _open(self, row: int) -> Picture:
         try:
             content = self.content(row)
@@ -103,13 +110,25 @@ class ShardImages(DecodedImages):
 def splits_of_shards(source: str, cache: str | Path | None, columns: Columns) -> tuple[str, ...]:
     """cache, columns: as of `open_shards`; only shards whose names tell no split are read."""
     files, shards = shard_files.find(source.removeprefix(PREFIX))
-    if columns.split is not None:
-        where = name_of_shards(source)
-        index = index_shards(files, shards, None if cache is None else Path(cache), keys_of(columns, where))
-        return split_by_columns(index.rows(np.flatnonzero(is_image_of_sample(index))), columns, where)[0]
-    if names := _by_split(shards):
+    if columns.split is None and columns.where is None and (names := _by_split(shards)):
         return tuple(names)
-    return _inside(index_shards(files, shards, None if cache is None else Path(cache)))[0]
+    where = name_of_shards(source)
+    index = index_shards(files, shards, None if cache is None else Path(cache), keys_of(columns, where))
+    index = filter_index(index, columns, where)
+    index = index.rows(np.flatnonzero(is_image_of_sample(index)))
+    return _divide(index, shards, _by_split(shards), columns, where)[0]
+
+
+def _divide(
+    index: TarIndex, shards: Sequence[str], by_name: Mapping[str, Sequence[str]], columns: Columns, where: str
+) -> tuple[tuple[str, ...], np.ndarray, str]:
+    """The splits, that of each row, (N,) str and "" for none, and a line on them, "" for none."""
+    if columns.split is not None:
+        return *split_by_columns(index, columns, where), ""
+    if not by_name:
+        return _inside(index)
+    split = _of_name(shards, by_name)[index.shard]
+    return tuple(name for name in by_name if columns.where is None or (split == name).any()), split, ""
 
 
 def open_shards(source: str, options: ImageOptions) -> ShardImages:
@@ -130,7 +149,8 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     `.json`: a number, a name or a list of them under a key of `tar_labels.KEYS`. `.txt`: a whole number, if all are.
     Without any, the folders of the members' names, below those that all share, if there are at least two and no image
     is beside them. The classes of all splits are numbered together.
-    options.columns: keys of the .json members, or patterns of the members' names, in the place of these rules.
+    options.columns: keys of the .json members, or patterns of the members' names, in the place of these rules; a filter
+    compares keys.
     options.cache: folder of the index, see `tar_index.index_shards`.
     Raises UserError for a pattern without shards, shards without images, and what cannot be reached.
     """
@@ -140,13 +160,9 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     if by_name:
         check_split(source, resolve_split(options.split, by_name), tuple(by_name))
     cache = None if options.cache is None else Path(options.cache)
-    index = index_shards(files, shards, cache, keys_of(columns, where))
+    index = filter_index(index_shards(files, shards, cache, keys_of(columns, where)), columns, where)
     chosen = is_image_of_sample(index)
-    if columns.split is not None:
-        splits, split, line = *split_by_columns(index, columns, where), ""
-    else:
-        by_word = tuple(by_name), _of_name(shards, by_name)[index.shard], ""
-        splits, split, line = by_word if by_name else _inside(index)
+    splits, split, line = _divide(index, shards, by_name, columns, where)
     wanted = resolve_split(options.split, splits)
     check_split(source, wanted, splits)
     others = kinds_of(index, np.flatnonzero(~chosen & (split == wanted)))
@@ -249,6 +265,8 @@ def _remarks(
     if left_out:
         number = counted(left_out.total(), "other member")
         yield f"{counted(len(rows), 'image')}; left out {number}: {kinds(left_out)}"
+    if table := next((name for name in METADATA if left_out[name]), ""):
+        yield f"{table} in it is not read: unpack it, and data=FOLDER takes the labels and splits of its table"
     inside = set(shards)
     used = [shard for shard in index.shards if shard.name in inside]
     if apart := sum(shard.apart for shard in used):

@@ -24,7 +24,7 @@ from sslkit.files.store import Store, npz_codec
 from sslkit.runtime.jobs import cores
 from sslkit.terminal import say
 
-FORMAT = 6  # of an index: raised when an older one would be misread, which is then made again
+FORMAT = 7  # of an index: raised when an older one would be misread, which is then made again
 _BAR_FROM = 20  # shards
 NO_KEYS = Keys()
 _NUMBERS = ("offset", "size", "sample")

@@ -43,10 +43,10 @@ def of_json(content: bytes, keys: Sequence[str] = KEYS) -> tuple[str, list[str] 
 
 
 def cells_of_json(content: bytes, keys: Sequence[str]) -> tuple[str | None, ...]:
-    """The text under each key of an object; None where there is none."""
-    record = _record(content)
-    values = (record.get(key) for key in keys)
-    return tuple(_short(_word(value)) if isinstance(value, (str, int, float)) else None for value in values)
+    """The text under each key of an object, of yes and no true and false; None where there is none."""
+    values = map(_record(content).get, keys)
+    words = (str(value).lower() if isinstance(value, bool) else value for value in values)
+    return tuple(_short(_word(word)) if isinstance(word, (str, int, float)) else None for word in words)
 
 
 def _record(content: bytes) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sslkit.data.decode.formats import EXTENSIONS, START, looks_like_an_image
 from sslkit.data.path_list import PathList
+from sslkit.data.sources.file_lists import METADATA
 from sslkit.data.sources.shard_files import State
 from sslkit.data.sources.tar_labels import KEYS, MOST_BYTES, cells_of_json, of_cls, of_json, of_txt
 from sslkit.data.sources.tar_names import Name, belongs_to_no_data, is_hidden, parse, plain
@@ -136,7 +137,8 @@ class Samples:
         ):
             self._add_image(name, parts, offset, size)
         else:
-            self.left_out[kind_of(name)] += 1
+            last = name.rpartition("/")[2]
+            self.left_out[last if last in METADATA else kind_of(name)] += 1
 
     def end(self) -> None:
         """End of an archive: labels that stand apart belong to the images in it."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from manifests import write_folder
 from PIL import Image
+from tars import tar
 
 import sslkit
 from sslkit.data.decode import survey
@@ -29,10 +30,10 @@ def samples(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return measured
 
 
-def opened(folder: Path, split: str = "train", **options: Any) -> tuple[Images, list[str]]:
+def opened(folder: Path | str, split: str = "train", **options: Any) -> tuple[Images, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        images = sslkit.open_images(folder, split=split, **{"cache": folder.parent / "cache"} | options)
+        images = sslkit.open_images(folder, split=split, **{"cache": Path(folder).parent / "cache"} | options)
     return images, [str(warning.message) for warning in caught]
 
 
@@ -44,6 +45,27 @@ def test_the_same_files_are_measured_once_and_the_line_is_said_again(folder: Pat
         assert after.scale == before.scale and (split == "test" or again == lines)
     opened(folder, fit="crop", image_size=32)
     assert len(samples) == 1
+
+
+@pytest.mark.parametrize("kind", ["shards", "hf"])
+def test_shards_and_tables_are_measured_once_until_they_change(folder: Path, samples: list[int], kind: str) -> None:
+    def write() -> str:
+        if kind == "shards":
+            tar(folder / "all.tar", [(path.name, path.read_bytes()) for path in sorted(folder.rglob("*.png"))])
+            return f"shards:{folder / 'all.tar'}"
+        datasets = pytest.importorskip("datasets")
+        images = [{"bytes": path.read_bytes(), "path": None} for path in sorted(folder.rglob("*.png"))]
+        table = datasets.Dataset.from_dict({"image": images}, datasets.Features({"image": datasets.Image()}))
+        table.save_to_disk(folder.parent / "saved")
+        return f"hf:{folder.parent / 'saved'}"
+
+    source, about = write(), {"cache": folder.parent / "cache"}
+    before, _ = opened(source, **about)
+    after, _ = opened(source, **about)
+    assert len(samples) == 1 and after.scale == before.scale
+    deeper = np.random.default_rng(1).integers(0, 60000, (8, 9), np.uint16)
+    Image.fromarray(deeper).save(next(folder.rglob("*.png")))
+    assert opened(write(), **about)[0].range == (0.0, 65535.0) and len(samples) == 2
 
 
 @pytest.mark.parametrize("options", [{"range": "auto"}, {"fill": "none"}, {"channels": 3}, {"cache": None}])

@@ -90,6 +90,13 @@ def test_labels_in_files_of_their_own_and_what_is_left_out(tmp_path: Path, monke
     ]
 
 
+def test_a_table_inside_is_not_read_and_said(tmp_path: Path) -> None:
+    table = b"file_name,label\na.png,cat\nb.png,dog\n"
+    path = packed(tmp_path / "all.zip", {"a.png": picture(0), "b.png": picture(1), "metadata.csv": table})
+    with pytest.warns(UserWarning, match=r"metadata\.csv in it is not read: unpack it, and data=FOLDER"):
+        assert open_images(f"shards:{path}", image_size=8, cache=None).labels is None
+
+
 def test_a_locked_one_is_said(tmp_path: Path) -> None:
     content = bytearray(packed(tmp_path / "x.zip", {"a.png": picture(0)}).read_bytes())
     content[content.index(b"PK\1\2") + 8] |= 1
