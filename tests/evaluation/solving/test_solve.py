@@ -142,3 +142,13 @@ def test_the_page_and_the_file_say_what_the_terminal_says(solution: Solution, tm
     assert "take none" in page and "The surest mistakes" in page and page.count("<figure>") == output.MISTAKES
     assert all(str(judged) in page and str(judged) in output.table(solution) for judged in solution.judged)
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_without_labels_networks_are_compared_by_finding_views(zoo: Path, tmp_path: Path) -> None:
+    pixels = open_problem("digits", Reading(cache=tmp_path), 0).held_back.images.__getitems__(list(range(200)))[
+        "images"
+    ]
+    best, said = run(zoo, tmp_path, data=pixels)
+    assert [result.model for result in best.results] == ["net0", "net1", "pixels", f"random:{best.decision.first.name}"]
+    assert {result.protocol for result in best.results} == {"view_retrieval"} and best.results[0].n == 40
+    assert best.checkpoint in (str(zoo / "net0"), str(zoo / "net1")) and "no image has a label" in said[0]
