@@ -17,9 +17,8 @@ from sslkit.data.decode.scale import Scale
 from sslkit.data.decode.unreadable import UnreadableImage, as_unreadable
 
 _NEAR = 0.01  # of the greatest value: lossy formats change the opacity of an opaque pixel by a level or two
-_MOSTLY = (
-    0.5  # of the pixels that are not transparent: of cut-out objects all but the edges, of other bands next to none
-)
+# Of the pixels that are not transparent: of cut-out objects all but the edges, of other bands next to none.
+MOSTLY = 0.5
 _BANDS = ("A", "a")  # of opacity in Pillow's modes; the second has multiplied the colours
 
 
@@ -41,7 +40,12 @@ class Opacity:
     @property
     def is_shown(self) -> bool:
         """Return whether the values are those of opacity: 0 or, mostly, full."""
-        return self.full >= _MOSTLY * self.visible
+        return self.share >= MOSTLY
+
+    @property
+    def share(self) -> float:
+        """The share of the values above 0 that are full; 1 of none."""
+        return self.full / self.visible if self.visible else 1.0
 
     def describe(self, channels: int) -> str:
         """The line's part on what was decided. channels: that are read."""
@@ -51,7 +55,7 @@ class Opacity:
             return f"{number} opacity, which is {use}: opacity=false reads it as a channel like the others"
         use = "read" if channels in (2, 4) else f"not read, as it is by data.channels={2 if channels == 1 else 4}"
         return (
-            f"{number} a last plane declared as opacity, of whose values above 0 {self.full / self.visible:.0%} are "
+            f"{number} a last plane declared as opacity, of whose values above 0 {self.share:.0%} are "
             f"full: it is a channel like the others, and {use}; opacity=true takes it for opacity"
         )
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sslkit.data.decode.opacity import MOSTLY
 from sslkit.data.decode.scale import Range, Values, number
 from sslkit.data.manifest import head_options
 from sslkit.data.manifest.decisions import SAMPLED
-from sslkit.data.manifest.survey import ENDS
+from sslkit.data.manifest.survey import ENDS, OPACITY
 from sslkit.data.manifest.table import Manifest
 from sslkit.terminal.say import counted
 
@@ -42,11 +43,24 @@ def contradictions(manifest: Manifest) -> Iterator[Contradiction]:
             f"{counted(len(coloured), 'image')} of several channels read as gray, since none of a sample was coloured"
         )
         yield Contradiction(title, "channels=3", coloured, {})
+    if "opacity" in sampled and value["opacity"] is not None:
+        yield from _other_opacity(manifest, is_opacity=value["opacity"])
     four = np.flatnonzero(np.isin(channels, (2, 4)) & ~manifest.unreadable)
     if value["opacity"] is None and len(four) and value["channels"] in (1, 3):
         title = f"{counted(len(four), 'image')} of a last plane that may be opacity, and no image of a sample had one"
         option = "opacity=true or opacity=false"
         yield Contradiction(title, option, four, {int(row): f"{channels[row]} channels" for row in four})
+
+
+def _other_opacity(manifest: Manifest, *, is_opacity: bool) -> Iterator[Contradiction]:
+    """Images whose last plane is opacity by its values, where that of a sample is not, or the other way round."""
+    share = manifest.measures[OPACITY]
+    rows = np.flatnonzero(share < MOSTLY if is_opacity else share >= MOSTLY)  # NaN is neither
+    if len(rows):
+        are = "is none" if is_opacity else "is opacity"
+        title = f"{counted(len(rows), 'image')} whose last plane {are} by its values, unlike those of a sample"
+        notes = {int(row): f"{share[row]:.0%} of its values above 0 are full" for row in rows}
+        yield Contradiction(title, head_options.word("opacity", not is_opacity), rows, notes)
 
 
 def _beyond(manifest: Manifest, limits: Range) -> Iterator[Contradiction]:

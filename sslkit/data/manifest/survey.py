@@ -10,6 +10,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
+from sslkit.data.decode.opacity import Opacity, declares_opacity, opacity_of
 from sslkit.data.decode.opening import Picture
 from sslkit.data.decode.pixels import is_deep, square, upright_size, values_of
 from sslkit.data.decode.planes import Planes
@@ -32,16 +33,17 @@ from sslkit.terminal.say import printable
 DECODED = 64  # pixels of a side that are read of each file: twice those that likeness is told by
 SIDE = 16  # pixels of a thumbnail: 768 bytes an image, and enough to tell pictures apart
 BLOCK = 64  # images that are kept together: a stop loses a second
-_FORM = 6  # of what is kept: raised when it changes
+_FORM = 7  # of what is kept: raised when it changes
 _REASON = "S160"  # letters of why an image cannot be read
-DIGEST, THUMBNAIL, LIGHT, ENDS, REASON = "digest", "thumbnail", "light", "ends", "reason"
-_STORED = ("shape", DIGEST, THUMBNAIL, LIGHT, LIKENESS, ENDS, REASON)
+DIGEST, THUMBNAIL, LIGHT, ENDS, OPACITY, REASON = "digest", "thumbnail", "light", "ends", "opacity", "reason"
+_STORED = ("shape", DIGEST, THUMBNAIL, LIGHT, LIKENESS, ENDS, OPACITY, REASON)
 
 # of N images, memory-mapped. shape: (N, 4) int32 width, height (upright), channels as stored, bits; zeros of one that
 # cannot be read. bytes: (N,) int64, -1 where the image is no file. digest: (N, 8) uint8, of a file's bytes, else of the
 # pixels. thumbnail: (N, 3, SIDE, SIDE) uint8. light: (N, 2) float32, mean of its pixels, and their standard deviation
 # in the channel where it is largest. ends: (N, 2) float64, the least and the greatest value of more than 8 bits, else
-# NaN. likeness: (N, 4) int64, see `data.likeness`. reason: (N,) bytes, why it cannot be read, or b"".
+# NaN. likeness: (N, 4) int64, see `data.likeness`. opacity: (N,) float32, see `Opacity.share`, where a file calls a
+# plane so and the data set's was decided; else NaN. reason: (N,) bytes, why it cannot be read, or b"".
 Measures = Mapping[str, np.ndarray]
 
 
@@ -79,7 +81,7 @@ class _Measured(Dataset):
 def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
     shape, digest, reason = np.zeros(4, np.int32), np.zeros(8, np.uint8), b""
     thumbnail, likeness = np.zeros((3, SIDE, SIDE), np.uint8), np.zeros(WORDS, np.int64)
-    ends = np.full(2, np.nan)
+    ends, opacity = np.full(2, np.nan), np.nan
     try:
         with images.open_row(row) as image:
             height, width = upright_size(image)
@@ -87,6 +89,7 @@ def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
             if not isinstance(images, FolderImages):
                 digest = _digest(images, row)
             ends[:] = _ends(image, images.channels)
+            opacity = _opacity(images, row) if shape[2] in (2, 4) else np.nan
             pixels, _ = square(image, DECODED, images.channels, "squash", "bilinear", scale=images.range, resize=None)
             pixels = _three(pixels)
             thumbnail[:], likeness[:] = _thumbnails(pixels[None])[0], hash_images(pixels[None])[0]
@@ -94,7 +97,7 @@ def _of_file(images: DecodedImages, row: int) -> dict[str, Any]:
         reason = str(error).encode(errors="replace") or b"unreadable"
         shape[:] = 0
     told = {"shape": shape, DIGEST: digest, THUMBNAIL: thumbnail, LIKENESS: likeness, ENDS: ends}
-    return {**told, REASON: np.array(reason, _REASON)}
+    return {**told, OPACITY: np.array(opacity, np.float32), REASON: np.array(reason, _REASON)}
 
 
 def _digest(images: Images, row: int) -> np.ndarray:
@@ -111,6 +114,18 @@ def _ends(image: Picture, channels: int) -> tuple[float, float]:
     if not values:
         return np.nan, np.nan
     return float(min(plane.min() for plane in values)), float(max(plane.max() for plane in values))
+
+
+def _opacity(images: DecodedImages, row: int) -> float:
+    """See `Measures`; of the file as it is, whatever was decided."""
+    if images.scale.opacity is None:
+        return np.nan
+    with images._open(row) as image:
+        if not declares_opacity(image):
+            return np.nan
+        opacity = Opacity()
+        opacity.add(opacity_of(image))
+    return opacity.share
 
 
 def _planes(image: Picture) -> tuple[int, int]:
@@ -137,6 +152,7 @@ def _of_arrays(images: Images, rows: list[int]) -> dict[str, np.ndarray]:
         THUMBNAIL: _thumbnails(pixels),
         LIKENESS: batch[LIKENESS].numpy(),
         ENDS: np.full((len(rows), 2), np.nan),
+        OPACITY: np.full(len(rows), np.nan, np.float32),
         REASON: np.zeros(len(rows), _REASON),
     }
 

@@ -50,6 +50,29 @@ def test_a_coloured_image_and_one_with_opacity_in_a_gray_set(tmp_path: Path) -> 
     assert not list(contradictions(look(folder, channels=3, opacity=False)))
 
 
+@pytest.mark.parametrize("is_opacity", [True, False])
+def test_a_last_plane_that_is_not_what_those_of_the_sample_are(tmp_path: Path, is_opacity: bool) -> None:
+    folder = write_folder(tmp_path / "set")
+    rng = np.random.default_rng(2)
+
+    def save(path: Path, *, as_opacity: bool) -> None:
+        pixels = rng.integers(1, 255, (9, 9, 4), np.uint8)
+        pixels[..., 3] = 255 * (pixels[..., 3] > 100) if as_opacity else pixels[..., 3]
+        Image.fromarray(pixels).save(path)
+
+    for path in folder.rglob("*.png"):
+        save(path, as_opacity=is_opacity)
+    save(odd(folder), as_opacity=not is_opacity)
+    manifest = look(folder)
+    [found] = contradictions(manifest)
+    assert found.option == f"opacity={str(not is_opacity).lower()}"
+    assert [Path(manifest.paths[row]) for row in found.rows] == [odd(folder)]
+    assert found.title == (
+        f"1 image whose last plane is {'none' if is_opacity else 'opacity'} by its values, unlike those of a sample"
+    )
+    assert not list(contradictions(look(folder, opacity=is_opacity)))
+
+
 def test_nothing_contradicts_what_is_given_or_right(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "set", deep=900)
     assert not list(contradictions(look(folder)))
