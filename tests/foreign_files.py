@@ -60,7 +60,7 @@ def entries(root: Path) -> list[Kind]:
 
 def exports(root: Path) -> list[Kind]:
     one, found = entry(root / "a", "resnet18", image_size=72, in_chans=3), []
-    for to in exporting.names():
+    for to in sorted({*exporting.names()} - {"torch_export"}):  # it is not read back
         path = sslkit.zoo.export(one, to)
         files = tuple(path.iterdir()) if path.is_dir() else (path, *path.parent.glob(f"{path.stem}*.json"))
         found.append(Kind(f"export {to}", files, lambda path=path: sslkit.load(path)))

@@ -190,14 +190,15 @@ def _of_entry(
 
 
 def _of_export(path: Path) -> Model:
-    net, about = exporting.load(path)
+    loaded = exporting.load(path)
+    about = loaded.about
     resizing = Resizing(about.image_size, about.crop_pct, about.interpolation, about.crop_mode)
     recipe = Recipe(about.name, list(about.lines))
-    backbone = _wrap(net, recipe, about.image_size, about.in_chans, item_of(about.frames))
-    how = {"resizing": resizing, "scale": Scale(about.range), "stride": about.stride, "source": str(path)}
+    backbone = _wrap(loaded.net, recipe, about.image_size, about.in_chans, item_of(about.frames))
+    how = {"resizing": resizing, "scale": Scale(about.range), "stride": about.stride, "classifier": loaded.classifier}
     # a session of onnxruntime shows no weights
     digest = weights.sha256(path) if path.suffix == ".onnx" else None
-    return _make(backbone, about.name, (about.mean, about.std), digest=digest, **how)
+    return _make(backbone, about.name, (about.mean, about.std), digest=digest, source=str(path), **how)
 
 
 def _of_module(model: nn.Module, image_size: int | None, in_chans: int | None) -> Model:

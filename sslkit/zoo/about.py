@@ -10,6 +10,7 @@ from sslkit.data.items import item_of
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo import card
+from sslkit.zoo.classifier import SIGMOID, SOFTMAX
 
 FORMAT = 1  # of an export's description: raised when an older sslkit would misread it
 
@@ -24,6 +25,7 @@ class About:
     crop_pct, interpolation, crop_mode: how pictures become squares, see `sslkit.data.resizing.Resizing`.
     frames, stride: of the network's clips, and the distance between two of the frames; None for images.
     range: the values of pixels of more than 8 bits that are 0 and 1; None for a network of 8 bits.
+    classes, link: of its classifier, see `sslkit.zoo.classifier.Classifier`; None for a network of features.
     """
 
     name: str
@@ -40,14 +42,17 @@ class About:
     frames: int | None = None
     stride: int | None = None
     range: tuple[float, float] | None = None
+    classes: tuple[str, ...] | None = None
+    link: str | None = None
 
     def content(self, **more: Any) -> dict[str, Any]:
         """The metadata for a JSON file; more: further fields, ignored by `from_content`."""
         fields = dataclasses.asdict(self)
         if self.frames is None:
             del fields["frames"], fields["stride"]
-        if self.range is None:
-            del fields["range"]
+        for name in ("range", "classes", "link"):
+            if fields[name] is None:
+                del fields[name]
         return {"format": FORMAT, **fields, **more}
 
     def to_json(self) -> str:
@@ -71,6 +76,15 @@ class About:
             raise UserError(f"{error}: the metadata written by sslkit are damaged, export again") from error
         values = {f.name: given.get(f.name, f.default) for f in dataclasses.fields(cls)}
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+
+    @property
+    def use(self) -> str:
+        """What the outputs `y` of the network become by, in Python: "features = y", "probabilities = y.softmax(1)"."""
+        if self.link is None:
+            return "features = {}"
+        return {SOFTMAX: "probabilities = {}.softmax(1)", SIGMOID: "probabilities = {}.sigmoid()"}.get(
+            self.link, "numbers = {}"
+        )
 
     @property
     def input_size(self) -> tuple[int, ...]:

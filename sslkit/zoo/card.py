@@ -158,6 +158,8 @@ EXPORT: dict[str, Any] = _object(
     mean=_CHANNELS,
     std=_CHANNELS,
     **_RESIZING,
+    classes=_field("array", "the names of the classes or numbers", items=_field("string", "a name"), minItems=1),
+    link=_field("string", f"one of {', '.join(LINKS)}", enum=list(LINKS)),
     range=_RANGE,
     **_INPUT,
 )

@@ -11,6 +11,8 @@ from typing import Any
 from sslkit.data.decode.scale import Range
 
 MODES = {1: "L", 3: "RGB"}  # Pillow's, by channels; pictures of other channels are read by no line
+PICTURE = "net(read('picture.jpg'))"  # the outputs of a picture
+FEATURES = f"features = {PICTURE}"
 OF_TIMM = "net = timm.create_model("
 TIMM_TRANSFORM = "transform = timm.data.create_transform(**timm.data.resolve_model_data_config(net))"
 
@@ -21,12 +23,13 @@ def load_lines(
     file: str = "backbone.safetensors",
     *,
     range: Range | None,
+    use: str = FEATURES,
 ) -> list[str]:
     """Python that loads a network, in the folder of its file; the last line is an expression.
 
     build: lines that bind `net`; without any the expression is the weights.
     pixels: the preprocessing, for one of timm's networks also its `net.pretrained_cfg`; None for unknown ones.
-    range: see `picture_lines`.
+    range, use: see `picture_lines`.
     """
     weights = f"load_file({file!r})"
     load = ["from safetensors.torch import load_file", weights]
@@ -39,16 +42,16 @@ def load_lines(
         end = f", pretrained_cfg_overlay={dict(pixels)!r})"
         build = [line[:-1] + end if line.startswith(OF_TIMM) else line for line in build]
     transform = [TIMM_TRANSFORM] if is_timm else torchvision_transform(pixels)
-    return [*build, *load, *picture_lines(transform, pixels, range), "net.eval()"]
+    return [*build, *load, *picture_lines(transform, pixels, range, use), "net.eval()"]
 
 
 def picture_lines(
-    transform: Sequence[str], pixels: Mapping[str, Any], range: Range | None, use: str = "net(read('picture.jpg'))"
+    transform: Sequence[str], pixels: Mapping[str, Any], range: Range | None, use: str = FEATURES
 ) -> list[str]:
     """`transform`, and `read` for files that Pillow opens, made upright and of the channels of the network.
 
     transform: its lines. range: the values of pixels of more than 8 bits that are 0 and 1; Pillow cuts them to 8, so
-    that no line reads them. use: the expression of the features, for the comment. Clips have no lines.
+    that no line reads them. use: what is made of a picture, for the comment. Clips have no lines.
     """
     channels = pixels["input_size"][0]
     if len(pixels["input_size"]) > 3:
@@ -61,7 +64,7 @@ def picture_lines(
     return [
         *transform,
         "from PIL import Image, ImageOps",
-        f"read = lambda path: transform({opened})[None]  # features = {use}",
+        f"read = lambda path: transform({opened})[None]  # {use}",
     ]
 
 

@@ -13,10 +13,7 @@ from sslkit.runtime.callers import public
 from sslkit.zoo.entry import CARD, ZooEntry, is_ready_made
 
 if TYPE_CHECKING:  # they load torch, which a table of the zoo does without
-    from torch import nn
-
-    from sslkit.zoo.about import About
-    from sslkit.zoo.exporting.base import Source, Target
+    from sslkit.zoo.exporting.base import Loaded, Source, Target
 
 
 def names() -> tuple[str, ...]:
@@ -69,7 +66,7 @@ def export(checkpoint: ZooEntry | str | Path, options: Options) -> Path:
     if reason := target.refusal(source):
         possible = ", ".join(name for name in names() if not find(name)().refusal(source)) or "none"
         raise UserError(f"{folder} cannot be exported to {to}: {reason}; possible for this network: {possible}")
-    path = _place(target, source, to, out)
+    source, path = target.prepare(source), _place(target, source, to, out)
     with write_whole(path) if target.suffix else write_whole_folder(path, target.last) as partial:
         target.write(source, partial, path.name)
     if side := target.side(source, path):
@@ -80,20 +77,22 @@ def export(checkpoint: ZooEntry | str | Path, options: Options) -> Path:
 def lines(path: str | Path) -> list[str]:
     """Python that loads an exported network without sslkit: run here, it binds `net`, `transform` and `read`.
 
-    `read(path)` is the batch of one picture, see `sslkit.zoo.loading`; networks of clips have none.
+    `read(path)` is the batch of one picture, see `sslkit.zoo.loading`; networks of clips have none. Of a classifier
+    `classes` are the names of its outputs.
     """
     path = Path(path)
     target = _owner(path)
-    return target.lines(target.load(path)[1], path.as_posix())
+    about = target.about(path)
+    classes = [f"classes = {list(about.classes)}"] if about.classes else []
+    return [*target.lines(about, path.as_posix()), *classes]
 
 
-def load(path: Path) -> "tuple[nn.Module, About]":
-    """The network of an export, or of timm's folder of the Hugging Face hub, in eval mode, and its metadata.
+def load(path: Path) -> "Loaded":
+    """The network of an export, or of timm's folder of the Hugging Face hub, its metadata and its classifier.
 
     Nothing in the files is executed, and no connection is opened. Raises UserError for any other path.
     """
-    net, about = _owner(path).load(path)
-    return net.eval(), about
+    return _owner(path).load(path)
 
 
 def is_export(path: Path) -> bool:

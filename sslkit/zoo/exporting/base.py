@@ -1,5 +1,6 @@
 """The contract of every export format: which networks it can hold, how it is written and read back."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +11,24 @@ from torch import Tensor, nn
 
 from sslkit.backbones import network_lines
 from sslkit.backbones.network_lines import TimmNetwork
+from sslkit.backbones.pretrained import take_classifier
 from sslkit.data.items import item_of
 from sslkit.errors import UserError
 from sslkit.zoo.about import About
+from sslkit.zoo.classifier import IDENTITY, NAME, Classifier
 from sslkit.zoo.entry import CARD, ZooEntry, preprocessing
 
 CONTRACT = "Target"
+FEATURES = "features"  # of the tensors of `Whole`
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a file holds: net, normalised images -> features, in eval mode; the metadata; the classifier, if any."""
+
+    net: nn.Module
+    about: About
+    classifier: Classifier | None = None
 
 
 @dataclass(frozen=True)
@@ -23,13 +36,14 @@ class Source:
     """The entry to export.
 
     net: its network with its weights, in eval mode. network: how timm makes it, None if timm does not.
-    about: the metadata of the weights.
+    about: the metadata of the weights. classifier: of the entry, None without one.
     """
 
     entry: ZooEntry
     net: nn.Module
     network: TimmNetwork | None
     about: About
+    classifier: Classifier | None = None
 
     @classmethod
     def from_entry(cls, entry: ZooEntry, trust: str | Sequence[str] | None = ()) -> "Source":
@@ -43,7 +57,33 @@ class Source:
                 "backbone=NAME or backbone=package.module:function"
             )
         net = entry.backbone(trust=trust)
-        return cls(entry, net, network_lines.parse(entry.card["backbone"]["lines"]), about_entry(entry, net))
+        about, classifier = about_entry(entry, net), entry.classifier() if NAME in entry.card else None
+        if classifier:
+            about = replace(about, classes=classifier.classes, link=classifier.link)
+        return cls(entry, net, network_lines.parse(entry.card["backbone"]["lines"]), about, classifier)
+
+    @torch.no_grad()
+    def with_head(self) -> "Source":
+        """The same with the classifier as the last layer of timm's network; itself without one.
+
+        Raises UserError for a classifier of several layers, and for a network whose last layer takes other features.
+        """
+        if self.classifier is None:
+            return self
+        size, others = len(self.classifier.classes), "export it to onnx or torch_export, which hold any"
+        if not isinstance(layer := self.classifier.layers[0], nn.Linear) or len(self.classifier.layers) > 1:
+            raise UserError(f"{self.entry.folder}: its classifier has several layers, and timm's have one: {others}")
+        network = replace(self.network, arguments={**self.network.arguments, "num_classes": size})
+        net = network.build(str(self.entry.folder)).eval()
+        net.load_state_dict(self.net.state_dict(), strict=False)
+        head = net.get_classifier()
+        if isinstance(head, nn.Linear) and head.weight.shape == layer.weight.shape:
+            head.load_state_dict({**head.state_dict(), **layer.state_dict()})
+        image = torch.linspace(-2, 2, math.prod(self.about.input_size)).view(1, *self.about.input_size)
+        expected = layer(self.net(image))
+        if not torch.allclose(net(image), expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max())):
+            raise UserError(f"{self.entry.folder}: timm's {network.model} classifies other features: {others}")
+        return replace(self, net=net, network=network, about=replace(self.about, lines=tuple(network.lines())))
 
     def state_dict(self) -> dict[str, Tensor]:
         """The network's tensors by name, on the CPU."""
@@ -62,6 +102,10 @@ class Target:
     def refusal(self, source: Source) -> str:
         """The reason why this format cannot hold the network; "" if it can. Writes nothing."""
         return "" if source.network else f"its network is made by {source.entry.card['backbone']['name']}, not by timm"
+
+    def prepare(self, source: Source) -> Source:
+        """The source as this format holds it, a classifier inside its network. Raises UserError if it cannot."""
+        return source.with_head()
 
     def write(self, source: Source, path: Path, name: str) -> None:
         """Write to `path`, a temporary file or an empty folder, later renamed to `name`.
@@ -92,9 +136,41 @@ class Target:
         """
         return None
 
-    def load(self, path: Path) -> tuple[nn.Module, About]:
+    def about(self, path: Path) -> About:
+        """The metadata in a path of this format. Raises UserError for a damaged file."""
+        return self.load(path).about
+
+    def load(self, path: Path) -> Loaded:
         """The network of a path of this format. Raises UserError for a damaged file."""
         raise NotImplementedError
+
+
+class Whole(nn.Module):
+    """A network with its classifier, as files hold it: normalised images (B, C, S, S) -> the tensors of `names_of`.
+
+    Without a classifier the features are no tuple.
+    """
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self.net, self.classifier = source.net, source.classifier
+        self.layers = source.classifier and source.classifier.layers
+
+    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
+        features = self.net(images)
+        if self.layers is None:
+            return features
+        outputs = self.layers(features)
+        if self.classifier.link == IDENTITY:
+            return outputs, features
+        return self.classifier.predictions(outputs), outputs, features
+
+
+def names_of(link: str | None) -> list[str]:
+    """The names of the tensors that `Whole` returns, what is predicted first."""
+    if link is None:
+        return [FEATURES]
+    return ["numbers", FEATURES] if link == IDENTITY else ["probabilities", "outputs", FEATURES]
 
 
 def about_entry(entry: ZooEntry, net: nn.Module) -> About:
@@ -134,7 +210,7 @@ def network_of(about: About, path: Path) -> TimmNetwork:
     return network
 
 
-def load_weights(about: About, state: dict[str, Tensor], path: Path) -> tuple[nn.Module, About]:
+def load_weights(about: About, state: dict[str, Tensor], path: Path) -> Loaded:
     """The network of `about`, with the weights of `path`. Raises UserError if they do not fit."""
     net = network_of(about, path).build(str(path))
     try:
@@ -142,7 +218,12 @@ def load_weights(about: About, state: dict[str, Tensor], path: Path) -> tuple[nn
     except RuntimeError as error:
         reason = " ".join(str(error).split()[:30])
         raise UserError(f"the weights in {path} do not fit the network of its metadata: {reason}") from error
-    return (net, about)
+    if about.classes is None:
+        return Loaded(net.eval(), about)
+    layer = take_classifier(net, about.input_size)
+    if layer is None or layer.out_features != len(about.classes):
+        raise UserError(f"{path}: its network has no classifier of {len(about.classes)} classes: export it again")
+    return Loaded(net.eval(), about, Classifier(nn.Sequential(layer), about.classes, about.link, {}))
 
 
 def pretrained_cfg(about: About) -> dict[str, object]:

@@ -23,9 +23,10 @@ from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo.about import About
+from sslkit.zoo.classifier import NAME
 from sslkit.zoo.entry import is_ready_made
-from sslkit.zoo.exporting.base import Source, Target, about_card, load_weights, network_of, pretrained_cfg
-from sslkit.zoo.loading import TIMM_TRANSFORM, load_lines, picture_lines
+from sslkit.zoo.exporting.base import Loaded, Source, Target, about_card, load_weights, network_of, pretrained_cfg
+from sslkit.zoo.loading import PICTURE, TIMM_TRANSFORM, load_lines, picture_lines
 from sslkit.zoo.table import NOTES, measure
 
 CONFIG, WEIGHTS, README = "config.json", "model.safetensors", "README.md"
@@ -48,10 +49,11 @@ class HuggingFace(Target):
 
     def lines(self, about: About, name: str) -> list[str]:
         network, pixels = network_of(about, Path(name)), pretrained_cfg(about)
+        use = about.use.format(PICTURE)
         if network.changes:
-            return load_lines(network.lines(), pixels, f"{name}/{WEIGHTS}", range=about.range)
+            return load_lines(network.lines(), pixels, f"{name}/{WEIGHTS}", range=about.range, use=use)
         made = ["import timm", timm_call(f"local-dir:{name}", {"pretrained": True})]
-        return [*made, *picture_lines([TIMM_TRANSFORM], pixels, about.range), "net.eval()"]
+        return [*made, *picture_lines([TIMM_TRANSFORM], pixels, about.range, use), "net.eval()"]
 
     def owns(self, path: Path) -> bool:
         return path.is_dir() and (path / CONFIG).is_file() and _weights_of(path).is_file()
@@ -64,7 +66,7 @@ class HuggingFace(Target):
                 return None
         return path
 
-    def load(self, path: Path) -> tuple[nn.Module, About]:
+    def load(self, path: Path) -> Loaded:
         config = _config_of(path)
         if not _is_ours(config):
             return _of_timm(path, config)
@@ -73,6 +75,7 @@ class HuggingFace(Target):
 
     def _config(self, source: Source) -> dict[str, Any]:
         about, network = source.about, source.network
+        classes, pixels = about.classes or (), pretrained_cfg(about)
         architecture = network.model.partition(".")[0]
         cfg = source.net.pretrained_cfg  # of the architecture: the layers changed by another head or other channels
         fields = {key: cfg[key] for key in ("classifier", "fixed_input_size") if key in cfg}
@@ -80,9 +83,10 @@ class HuggingFace(Target):
         return {
             # of a changed network a name that timm and transformers refuse: they would make another one
             "architecture": architecture + (", its stem changed, see README.md" if network.changes else ""),
-            "num_classes": 0,
+            "num_classes": len(classes),
+            **({"label_names": list(classes)} if classes else {}),
             "num_features": about.width,
-            "pretrained_cfg": {"tag": KEY, "custom_load": False, "num_classes": 0, **pretrained_cfg(about), **fields},
+            "pretrained_cfg": {"tag": KEY, "custom_load": False, "num_classes": len(classes), **pixels, **fields},
             "model_args": {k: v for k, v in network.arguments.items() if k != "num_classes"},
             KEY: about.content(change_lines=network.change_lines),
         }
@@ -98,7 +102,7 @@ def _weights_of(folder: Path) -> Path:
     return older if older.is_file() and not (folder / WEIGHTS).is_file() else folder / WEIGHTS
 
 
-def _of_timm(path: Path, given: Any) -> tuple[nn.Module, About]:
+def _of_timm(path: Path, given: Any) -> Loaded:
     """The network of a folder in timm's format that others made. Raises UserError for other formats."""
     name = given.get("architecture") if isinstance(given, dict) else None
     if not isinstance(name, str):
@@ -123,7 +127,7 @@ def _of_timm(path: Path, given: Any) -> tuple[nn.Module, About]:
         "normalize": {"mean": config["mean"], "std": config["std"]},
     }
     about = about_card(card, path.resolve().name, width)
-    return (made.net, dataclasses.replace(about, **Resizing.of_timm(config, None).of_card()))
+    return Loaded(made.net.eval(), dataclasses.replace(about, **Resizing.of_timm(config, None).of_card()))
 
 
 def _is_ours(config: Any) -> bool:
@@ -145,13 +149,14 @@ def _model_card(source: Source, load: list[str]) -> str:
             *_front_matter(card),
             f"# {_plain(about.name)}",
             "",
-            f"A {_plain(network_name(card))} that gives {about.width} features of images of {about.image_size} pixels "
+            f"A {_plain(network_name(card))} that gives {_outputs(about)} of images of {about.image_size} pixels "
             f"with {about.in_chans} channel{'s' if about.in_chans != 1 else ''}, {_origin(card)}.",
             "",
             "## Load it",
             "",
             "```python",
             *load,
+            *([f"classes = {list(about.classes)}"] if about.classes else []),
             "```",
             "",
             "Run it in this folder. " + _from_hub(source),
@@ -162,12 +167,17 @@ def _model_card(source: Source, load: list[str]) -> str:
     )
 
 
+def _outputs(about: About) -> str:
+    return f"{len(about.classes)} {about.use.partition(' ')[0]}" if about.classes else f"{about.width} features"
+
+
 def _front_matter(card: dict[str, Any]) -> list[str]:
     """YAML, whose texts are written as JSON, which is a part of it."""
     words = [word for word in card.get("method", "").split("+") if word]
     learned = {True: ["supervised"], False: [] if "init" in card else ["self-supervised"]}.get(card.get("labels"), [])
+    task = "image-classification" if NAME in card else "image-feature-extraction"
     tags = [f"- {json.dumps(word)}" for word in dict.fromkeys(("timm", "sslkit", *learned, *words))]
-    return ["---", "library_name: timm", "pipeline_tag: image-feature-extraction", "tags:", *tags, "---", ""]
+    return ["---", "library_name: timm", f"pipeline_tag: {task}", "tags:", *tags, "---", ""]
 
 
 def network_name(card: dict[str, Any]) -> str:

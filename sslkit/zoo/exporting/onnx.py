@@ -1,5 +1,6 @@
 """An .onnx file: images (batch, C, S, S) -> features (batch, width), any batch size, checked against the network.
 
+Of an entry with a classifier: probabilities (batch, K), outputs before their link, and features; numbers, and features.
 Its metadata hold sslkit's description of the network. It is the only format for networks that timm does not make.
 """
 
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 
 from sslkit.errors import UserError, first_line
 from sslkit.zoo.about import About
-from sslkit.zoo.exporting.base import Source, Target, pretrained_cfg
+from sslkit.zoo.classifier import Classifier
+from sslkit.zoo.exporting.base import FEATURES, Loaded, Source, Target, Whole, names_of, pretrained_cfg
 from sslkit.zoo.loading import numpy_transform, picture_lines
 
 KEY = "sslkit"
@@ -33,6 +35,9 @@ class Onnx(Target):
     def refusal(self, source: Source) -> str:
         size = sum(value.nbytes for value in source.state_dict().values())
         return f"its tensors take {size / 1e9:.1f} GB, and an .onnx file holds 2" if size > LARGEST else ""
+
+    def prepare(self, source: Source) -> Source:
+        return source
 
     def write(self, source: Source, path: Path, name: str) -> None:
         missing = [package for package in ("onnx", "onnxscript") if importlib.util.find_spec(package) is None]
@@ -51,7 +56,8 @@ class Onnx(Target):
 
     def lines(self, about: About, name: str) -> list[str]:
         pixels = pretrained_cfg(about)
-        use = "net.run(None, {'images': read('picture.jpg')})[0]"
+        first = names_of(about.link)[0]
+        use = f"{first} = net.run([{first!r}], {{'images': read('picture.jpg')}})[0]"
         return [
             "import onnxruntime",
             *picture_lines(numpy_transform(pixels), pixels, about.range, use),
@@ -62,17 +68,21 @@ class Onnx(Target):
     def owns(self, path: Path) -> bool:
         return path.is_file() and path.suffix == self.suffix
 
-    def load(self, path: Path) -> tuple[nn.Module, About]:
+    def load(self, path: Path) -> Loaded:
         _check_whole(path)
         network = OnnxNetwork(path)
         session = network.session
         text = session.get_modelmeta().custom_metadata_map.get(KEY)
         if text is None:
             raise UserError(f"{path} was not exported by sslkit: it has no description of how its images are prepared")
+        about = About.from_json(text, path)
         names = [[value.name for value in values] for values in (session.get_inputs(), session.get_outputs())]
-        if names != [["images"], ["features"]]:
+        if names != [["images"], names_of(about.link)]:
             raise UserError(f"{path} was not exported by sslkit: it does not turn images into features")
-        return (network, About.from_json(text, path))
+        if about.classes is None:
+            return Loaded(network.eval(), about)
+        head = nn.Sequential(OnnxHead(path, *names_of(about.link)[-2:])).eval()
+        return Loaded(network.eval(), about, Classifier(head, about.classes, about.link, {}))
 
 
 class OnnxNetwork(nn.Module):
@@ -81,28 +91,48 @@ class OnnxNetwork(nn.Module):
     A session cannot be copied: a copy of the network opens one of its own, from the file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, given: str = "images", made: str = FEATURES) -> None:
         super().__init__()
-        self.path = path
-        self.session = _session(path)
+        self.path, self.given, self.made = path, given, made
+        self.session = self.open()
 
-    def __reduce__(self) -> tuple[type["OnnxNetwork"], tuple[Path], dict[str, bool]]:
-        return OnnxNetwork, (self.path,), {"training": self.training}
+    def open(self) -> Any:
+        """A session of the file."""
+        return _session(str(self.path), self.path)
+
+    def __reduce__(self) -> tuple[type["OnnxNetwork"], tuple[Any, ...], dict[str, bool]]:
+        return type(self), (self.path, self.given, self.made), {"training": self.training}
 
     def forward(self, x: Tensor) -> Tensor:
-        (features,) = self.session.run(["features"], {"images": x.detach().cpu().float().contiguous().numpy()})
-        return torch.from_numpy(features)
+        (y,) = self.session.run([self.made], {self.given: x.detach().cpu().float().contiguous().numpy()})
+        return torch.from_numpy(y)
+
+
+class OnnxHead(OnnxNetwork):
+    """The part of a file behind its features: (B, width) -> outputs (B, K)."""
+
+    def __init__(self, path: Path, made: str, given: str) -> None:
+        super().__init__(path, given, made)
+
+    def __reduce__(self) -> tuple[type["OnnxNetwork"], tuple[Any, ...], dict[str, bool]]:
+        return type(self), (self.path, self.made, self.given), {"training": self.training}
+
+    def open(self) -> Any:
+        import onnx
+
+        part = onnx.utils.Extractor(onnx.load(self.path)).extract_model([self.given], [self.made])
+        return _session(part.SerializeToString(), self.path)
 
 
 def _export(source: Source) -> Any:
     """The model as a protobuf message."""
     shape = (2, *source.about.input_size)  # 2: one image would fix the batch size
     free = ({0: torch.export.Dim("batch")},)
-    names = {"input_names": ["images"], "output_names": ["features"]}
+    names = {"input_names": ["images"], "output_names": names_of(source.about.link)}
     try:
         with _quiet():
             program = torch.onnx.export(
-                source.net, (torch.zeros(shape),), dynamo=True, dynamic_shapes=free, verbose=False, **names
+                Whole(source).eval(), (torch.zeros(shape),), dynamo=True, dynamic_shapes=free, verbose=False, **names
             )
     except Exception as error:  # the exporter, its decompositions and the network raise many classes
         raise UserError(f"torch cannot export {source.about.name} to onnx: {first_line(error)}") from error
@@ -125,14 +155,17 @@ def _quiet() -> Iterator[None]:
 
 @torch.no_grad()
 def _compare(source: Source, path: Path) -> None:
-    """Raises UserError unless the file returns the network's features, for one image and for three."""
-    network = OnnxNetwork(path)
+    """Raises UserError unless the file returns what the network does, for one image and for three."""
+    session, whole = _session(str(path), path), Whole(source).eval()
     generator = torch.Generator().manual_seed(0)
     for batch in (1, 3):
         images = torch.randn(batch, *source.about.input_size, generator=generator)
-        expected = source.net(images)
-        apart = (network(images) - expected).abs().max() / expected.abs().max().clamp(min=1e-12)
-        if not apart <= TOLERANCE:
+        outputs = whole(images)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        for found, expected in zip(session.run(None, {"images": images.numpy()}), outputs, strict=True):
+            apart = (torch.from_numpy(found) - expected).abs().max() / expected.abs().max().clamp(min=1e-12)
+            if apart <= TOLERANCE:
+                continue
             raise UserError(
                 f"{source.about.name} as onnx gives other features than the network (they differ by {apart:.1e} of the "
                 "largest): nothing is written"
@@ -168,12 +201,12 @@ def _lies_elsewhere(message: Any) -> bool:
     return False
 
 
-def _session(path: Path) -> Any:
+def _session(model: str | bytes, path: Path) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of onnxruntime's own classes
         raise UserError(f"{path} is no whole onnx file: {first_line(error)}; export or copy it again") from error

@@ -5,14 +5,12 @@ Its header holds sslkit's description of the network and the lines that load it.
 
 from pathlib import Path
 
-from torch import nn
-
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.zoo import weights
 from sslkit.zoo.about import About
-from sslkit.zoo.exporting.base import Source, Target, load_weights, network_of, pretrained_cfg
-from sslkit.zoo.loading import load_lines
+from sslkit.zoo.exporting.base import Loaded, Source, Target, load_weights, network_of, pretrained_cfg
+from sslkit.zoo.loading import PICTURE, load_lines
 
 KEY = "sslkit"
 
@@ -27,12 +25,18 @@ class Timm(Target):
         path.write_bytes(weights.as_bytes(source.state_dict(), header))
 
     def lines(self, about: About, name: str) -> list[str]:
-        return load_lines(network_of(about, Path(name)).lines(), pretrained_cfg(about), name, range=about.range)
+        return load_lines(
+            network_of(about, Path(name)).lines(),
+            pretrained_cfg(about),
+            name,
+            range=about.range,
+            use=about.use.format(PICTURE),
+        )
 
     def owns(self, path: Path) -> bool:
         return path.is_file() and path.suffix == self.suffix and KEY in header(path)
 
-    def load(self, path: Path) -> tuple[nn.Module, About]:
+    def load(self, path: Path) -> Loaded:
         return load_weights(About.from_json(header(path)[KEY], path), read_weights(path, "sslkit.load"), path)
 
 

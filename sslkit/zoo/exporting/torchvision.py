@@ -8,15 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from sslkit.backbones.weight_files import read_weights
 from sslkit.errors import UserError
 from sslkit.files import reading
 from sslkit.zoo import weights
 from sslkit.zoo.about import About
-from sslkit.zoo.exporting.base import Source, Target, load_weights, network_of, pretrained_cfg
-from sslkit.zoo.loading import picture_lines, torchvision_transform
+from sslkit.zoo.exporting.base import Loaded, Source, Target, load_weights, network_of, pretrained_cfg
+from sslkit.zoo.loading import PICTURE, picture_lines, torchvision_transform
 
 # timm and torchvision have these under the same name, with the same tensors.
 RESNETS = (
@@ -49,14 +48,15 @@ class Torchvision(Target):
     def lines(self, about: About, name: str) -> list[str]:
         network = network_of(about, Path(name))
         channels = f"net.conv1 = torch.nn.Conv2d({about.in_chans}, 64, 7, 2, 3, bias=False)"
+        pixels, classes = pretrained_cfg(about), f", num_classes={len(about.classes)}" if about.classes else ""
         return [
             "import torch, torchvision",
-            f"net = torchvision.models.{_name(network.model)}(weights=None)",
-            "net.fc = torch.nn.Identity()",
+            f"net = torchvision.models.{_name(network.model)}(weights=None{classes})",
+            *([] if classes else ["net.fc = torch.nn.Identity()"]),
             *([channels] if about.in_chans != 3 and not network.changes else []),
             *(line for line in network.change_lines if not line.startswith("import")),
             f"net.load_state_dict(torch.load({name!r}, weights_only=True), strict=True)",
-            *picture_lines(torchvision_transform(pixels := pretrained_cfg(about)), pixels, about.range),
+            *picture_lines(torchvision_transform(pixels), pixels, about.range, about.use.format(PICTURE)),
             "net.eval()",
         ]
 
@@ -73,7 +73,7 @@ class Torchvision(Target):
                 return None
         return side
 
-    def load(self, path: Path) -> tuple[nn.Module, About]:
+    def load(self, path: Path) -> Loaded:
         state = read_weights(path, "sslkit.load")
         side = path.with_suffix(".json")
         if not side.is_file():

@@ -7,33 +7,17 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import photographs
 import pytest
 import torch
+from photographs import FIVE, write_five
 from PIL import Image
 
 import evaluation
 from sslkit import zoo
 from sslkit.zoo import exporting
 
-FIVE = ("china/0.jpg", "china/1.jpg", "china/2.jpg", "flower/3.jpg", "flower/4.jpg")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 SIZES = [96, pytest.param(72, marks=pytest.mark.slow), pytest.param(40, marks=pytest.mark.slow)]
-
-
-def write_five(folder: Path) -> Path:
-    """JPEGs as of a camera: wide, gray, large enough to be decoded at a reduced scale, tall, and turned by its EXIF."""
-    china, flower = photographs.photographs()
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    for name in ("china", "flower"):
-        (folder / name).mkdir(parents=True)
-    china.save(folder / FIVE[0], quality=90)
-    china.convert("L").crop((0, 37, 500, 412)).save(folder / FIVE[1])
-    china.resize((1915, 1277), Image.Resampling.LANCZOS).save(folder / FIVE[2], quality=90)
-    flower.crop((201, 0, 480, 427)).save(folder / FIVE[3], quality=75)
-    flower.save(folder / FIVE[4], quality=95, exif=turned)
-    return folder
 
 
 @pytest.fixture(scope="module")
