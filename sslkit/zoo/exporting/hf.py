@@ -144,12 +144,13 @@ def _first_conv(net: nn.Module, told: Any) -> Any:
 def _model_card(source: Source, load: list[str]) -> str:
     """Markdown with front matter. load: lines of Python that load the folder without sslkit."""
     about, card = source.about, source.entry.card
+    outputs = f"{len(about.classes)} {about.use.partition(' ')[0]}" if about.classes else f"{about.width} features"
     return "\n".join(
         [
             *_front_matter(card),
             f"# {_plain(about.name)}",
             "",
-            f"A {_plain(network_name(card))} that gives {_outputs(about)} of images of {about.image_size} pixels "
+            f"A {_plain(network_name(card))} that gives {outputs} of images of {about.image_size} pixels "
             f"with {about.in_chans} channel{'s' if about.in_chans != 1 else ''}, {_origin(card)}.",
             "",
             "## Load it",
@@ -165,10 +166,6 @@ def _model_card(source: Source, load: list[str]) -> str:
             *_numbers(source),
         ]
     )
-
-
-def _outputs(about: About) -> str:
-    return f"{len(about.classes)} {about.use.partition(' ')[0]}" if about.classes else f"{about.width} features"
 
 
 def _front_matter(card: dict[str, Any]) -> list[str]:

@@ -120,8 +120,8 @@ class OnnxHead(OnnxNetwork):
     def open(self) -> Any:
         import onnx
 
-        part = onnx.utils.Extractor(onnx.load(self.path)).extract_model([self.given], [self.made])
-        return _session(part.SerializeToString(), self.path)
+        head = onnx.utils.Extractor(onnx.load(self.path)).extract_model([self.given], [self.made])
+        return _session(head.SerializeToString(), self.path)
 
 
 def _export(source: Source) -> Any:
@@ -162,8 +162,8 @@ def _compare(source: Source, path: Path) -> None:
         images = torch.randn(batch, *source.about.input_size, generator=generator)
         outputs = whole(images)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        for found, expected in zip(session.run(None, {"images": images.numpy()}), outputs, strict=True):
-            apart = (torch.from_numpy(found) - expected).abs().max() / expected.abs().max().clamp(min=1e-12)
+        for output, expected in zip(session.run(None, {"images": images.numpy()}), outputs, strict=True):
+            apart = (torch.from_numpy(output) - expected).abs().max() / expected.abs().max().clamp(min=1e-12)
             if apart <= TOLERANCE:
                 continue
             raise UserError(
