@@ -4,14 +4,18 @@ str(decision)  # "take a: 90.1 %; not told apart from b, which is cheaper; bette
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from sslkit.numerics.wilson import with_interval
 
 LEVEL = 0.05  # of a test: the convention
+POWER = 2.8  # standard errors that are told in 80 % of samples: the normal's quantiles of 97.5 and 80 %
 MOST_NAMED = 3  # models that are named among many
 NULLS = ("pixels", "untrained")  # beside the largest class: raw pixels, and the network with random weights
 LABEL, USE = "decision  ", "use it    "  # of a terminal's lines
-RAW = "raw pixels"
+RAW, START, LARGEST = "raw pixels", "its start", "the largest class"  # the nulls, as they are named
 READY = "ready-made weights"
 ADVICE = f"train longer, label more, or take {READY}"
 UNLABELLED = "measured without labels, which does not say what is best for a task"
@@ -44,6 +48,13 @@ class Difference:
     p: float
     n: int = 0
     detectable: float | None = None
+
+    @classmethod
+    def of_shares(cls, share: float, other: float, n: int, tests: int) -> "Difference":
+        """Return the difference of two shares of n unlike images each; p after Bonferroni over the tests."""
+        value, error = share - other, math.sqrt((share * (1 - share) + other * (1 - other)) / n)
+        p = math.erfc(abs(value) / error / math.sqrt(2)) if error else float(value == 0)
+        return cls(value, min(1.0, tests * p), n, POWER * error)
 
     @property
     def is_above(self) -> bool:
@@ -133,6 +144,28 @@ class Decision:
             points = f"{100 * difference.value:.1f} points"
             few += f": {difference.n:,} images do not tell {points}, about {images:,} would"
         return [few, ADVICE]
+
+
+def decide_shares(shares: Mapping[str, float], n: int, nulls: Mapping[str, float], **how: Any) -> Decision:
+    """Return the decision on shares of n images, without what each image says: models, and controls, by their names.
+
+    how: of `Decision`. Shares are tested as of unlike images, which is cautious: on the same ones chance moves both.
+    """
+    first, *others = sorted(shares, key=lambda name: -shares[name])
+    tests = math.comb(len(shares), 2) + len(shares) * len(nulls)
+
+    def ahead(share: float) -> Difference:
+        return Difference.of_shares(shares[first], share, n, tests)
+
+    against = [(Candidate(null, f"{100 * share:.1f} %"), ahead(share)) for null, share in nulls.items()]
+    return Decision(
+        Candidate(first, with_interval(shares[first], n)),
+        [Candidate(name) for name in others if not ahead(shares[name]).is_above],
+        [Candidate(name) for name in others if ahead(shares[name]).is_above],
+        [null for null, difference in against if difference.is_above],
+        [(null, difference) for null, difference in against if not difference.is_above],
+        **how,
+    )
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -5,9 +5,10 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from sslkit.decision import ADVICE, UNLABELLED, Candidate, Decision, Difference
+from sslkit.decision import ADVICE, UNLABELLED, Candidate, Decision, Difference, decide_shares
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXELS = Candidate("raw pixels", "30.0 %")
@@ -67,6 +68,23 @@ def test_a_measure_without_labels_takes_nothing_and_says_what_is_above_what() ->
 def test_a_worse_model_is_above_nothing_and_p_alone_is_not_enough() -> None:
     assert Difference(0.1, 0.049).is_above
     assert not any(Difference(*pair).is_above for pair in ((-0.1, 0.001), (0.1, 0.05), (0.0, 0.0), (math.nan, 0.0)))
+
+
+def test_shares_decide_as_results_do() -> None:
+    nulls = {"raw pixels": 0.7, "its start": 0.4}
+    decision = decide_shares({"b": 0.7, "a": 0.8, "c": 0.79}, 400, nulls)
+    above = "above raw pixels with 70.0 % and its start with 40.0 %"
+    assert str(decision) == f"take a: 80.0 % (75.8 to 83.6); not told apart from c; better than b; {above}"
+    missed = str(decide_shares({"a": 0.8}, 400, {"raw pixels": 0.79}))
+    assert missed.startswith("take none: a with 80.0 % (75.8 to 83.6) is not told apart from raw pixels with 79.0 %")
+
+
+def test_unpaired_shares_of_the_same_worth_are_called_different_in_at_most_five_of_a_hundred() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [Difference.of_shares(*(rng.binomial(200, 0.6, 2) / 200), 200, 1).p < 0.05 for _ in range(2000)]
+    assert 0.03 < np.mean(drawn) < 0.065
+    assert Difference.of_shares(0.5, 0.5, 10, 3).p == 1.0 == Difference.of_shares(1.0, 1.0, 10, 1).p
+    assert Difference.of_shares(1.0, 0.0, 10, 1).p == 0.0
 
 
 def _texts(tree: ast.AST) -> list[str]:

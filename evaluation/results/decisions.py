@@ -15,12 +15,12 @@ from evaluation.results.comparison import Comparison, adjust, compare
 from evaluation.results.result import Result
 from evaluation.results.tables import value_of, with_interval
 from sslkit.backbones.words import PIXELS, START, is_null
-from sslkit.decision import LEVEL, RAW, Candidate, Decision, Difference
+from sslkit.decision import LARGEST, LEVEL, RAW, Candidate, Decision, Difference
+from sslkit.decision import START as ITS_START
 from sslkit.errors import UserError
 
 BEST_FIRST = ("fine_tune", "linear", "knn")  # protocols, of which the first on a data set says which model to take
 WITHOUT_LABELS = ("view_retrieval", "lidar")  # protocols that say something where no other does
-LARGEST = "the largest class"
 GUESS = "a guess"  # of an episode's classes
 
 
@@ -95,7 +95,7 @@ def largest_class(result: Result) -> list[Result]:
 def candidate_of(result: Result) -> Candidate:
     """Return a model, or a null, as a decision names it."""
     name = RAW if result.model == PIXELS else result.model
-    name = f"its start {name.removeprefix(START)}" if name.startswith(START) else name
+    name = f"{ITS_START} {name.removeprefix(START)}" if name.startswith(START) else name
     fact = with_interval(result.estimate) if is_null(result.model) else value_of(result)
     return Candidate(name, fact, result.details.get("multiply_adds", math.nan))
 

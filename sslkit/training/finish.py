@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -22,6 +22,7 @@ from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, cap
+from sslkit.training.elsewhere import Elsewhere, measure_controls, measure_network
 from sslkit.training.monitor import History
 from sslkit.training.quick_evaluation import evaluate, evaluate_pixels, features
 from sslkit.training.summary import summary
@@ -38,8 +39,8 @@ def finish(
     method: Method,
     folder: Path,
     *,
-    before: dict[str, float],
-    views: dict[str, dict[str, float]],
+    start: Mapping[str, Any],
+    where: Elsewhere | None,
     history: History,
     unreadable: set[str],
     computed: dict[str, Any],
@@ -47,20 +48,23 @@ def finish(
 ) -> ZooEntry:
     """Write the weights and the card, then, each on its own, what is told of them; print the summary.
 
-    asked: settings as given. computed: device, processes, threads and precision.
+    asked: settings as given. computed: device, processes, threads and precision. start: what was measured of the first
+        weights, judged, views and elsewhere. where: of the last.
 
     A part that fails costs no other: it is one warning, and a name in the card's field `missing`. A run whose card
     lists such names is not finished, and resume=true makes all parts again.
     """
-    judged = Judged(config.eval.k, data.held_out, before, "given weights" if _init(method) else "random weights")
+    before, k = start["judged"], config.eval.k
+    judged = Judged(k, data.held_out, before, "given weights" if _init(method) else "random weights")
     training = cache(partial(_training_features, config, data, method))
     parts: dict[str, Callable[[], dict[str, Any] | None]] = {
         "metrics.csv": history.write,  # a resumed run may lack the file, or a part of it
         "the evaluation": lambda: {
-            "after": evaluate(method, data, config.eval.k),
-            "pixels": evaluate_pixels(data, config.eval.k),
+            "after": evaluate(method, data, k),
+            "pixels": evaluate_pixels(data, k),
         },
-        "the views": lambda: {"views": {"before": views, "after": measure_views(method, data)}},
+        "the views": lambda: {"views": {"before": start["views"], "after": measure_views(method, data)}},
+        "other images": lambda: _measure_elsewhere(where, start["elsewhere"], method, k),
         "the diagnostics": lambda: _diagnose(training()[0]),
         "the source head": lambda: _keep_head(entry, config, method),
         "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", judged),
@@ -118,6 +122,16 @@ def _apart(name: str, missing: list[str]) -> Iterator[None]:
         missing.append(name)
         reason = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
         say.warn(f"{name} could not be made, all else is kept: {reason}; {say.CALL} makes it again", stacklevel=2)
+
+
+def _measure_elsewhere(
+    where: Elsewhere | None, before: dict[str, Any], method: Method, k: int
+) -> dict[str, Any] | None:
+    """The fields of the card on images of another kind; None without such."""
+    if where is None:
+        return None
+    after = measure_network(where, method, k)
+    return {"elsewhere": {"data": where.name, "before": before, "after": after, **measure_controls(where, k)}}
 
 
 def _diagnose(x: torch.Tensor) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from sslkit.terminal import say
 from sslkit.training import build, run
 from sslkit.training.config import Config, parse_settings
 from sslkit.training.data import Data, images_of, open_data, rows_to_learn
+from sslkit.training.elsewhere import Elsewhere, measure_network, open_elsewhere
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
 from sslkit.training.loading import Unreadable, load, to_device
@@ -151,7 +152,8 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
     shown = rows_to_learn(config, data, method, whole=True)
     content = same_data.Content(data.train, read=processes.is_main())
     origin = method.backbone.recipe.origin
-    start = Start(data, shown, folder, config.eval.k, origin and origin.sha256, content)
+    where = open_elsewhere(config, data)
+    start = Start(data, shown, folder, config.eval.k, origin and origin.sha256, content, where)
     # History comes before the monitor, so that its clock stops before the evaluation starts.
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k, before=lambda: start.judged)
     module, count = Pretraining(method), build.steps(config, data)
@@ -170,7 +172,7 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
         return None
     with explain_failures(demand(config, data), folder, loop):
         content.wait()
-        seen = {"before": start.judged, "views": start.views, "history": history, "unreadable": unreadable.paths}
+        seen = {"start": start.first_numbers, "where": where, "history": history, "unreadable": unreadable.paths}
         return finish(
             config, data, method, folder, **seen, computed=describe_computation(loop, config), asked=settled.asked
         )
@@ -180,7 +182,7 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
 class Start(Hook):
     """Before the first step, on the device: save a picture of the views and evaluate the initial weights.
 
-    init: sha256 of these weights; None for random ones.
+    init: sha256 of these weights; None for random ones. where: see `elsewhere`.
     """
 
     data: Data
@@ -189,8 +191,10 @@ class Start(Hook):
     k: int
     init: str | None
     content: same_data.Content
+    where: Elsewhere | None
     judged: dict[str, float] | None = None
     views: dict[str, dict[str, float]] | None = None
+    elsewhere: dict[str, Any] | None = None
 
     def begin(self, loop: Loop) -> None:
         with together("the evaluation of the first weights"):
@@ -198,6 +202,7 @@ class Start(Hook):
                 save_views(loop.module.method, self.shown, self.folder / "views.png")
                 self.judged = evaluate(loop.module.method, self.data, self.k)
                 self.views = measure_views(loop.module.method, self.data)
+                self.elsewhere = measure_network(self.where, loop.module.method, self.k)
                 if self.data.bank is not None:
                     if line := line_of_near(self.data):
                         say.line(f"note      {line}")
@@ -207,14 +212,19 @@ class Start(Hook):
         self.content.known()  # ends a resumed run whose images are found to be others
 
     def state(self) -> dict[str, Any]:
-        return {"judged": self.judged, "views": self.views, **self.content.state(), "init": self.init}
+        return {**self.first_numbers, **self.content.state(), "init": self.init}
 
     def restore(self, state: dict[str, Any]) -> None:
         if processes.is_main():  # `Prepare` compares the processes
             self.content.check(state, self.folder)
         if state.get("init") != self.init:
             raise UserError(f"the weights of init= have changed since {self.folder} was started: start a new run")
-        self.judged, self.views = state["judged"], state["views"]
+        self.judged, self.views, self.elsewhere = (state[name] for name in self.first_numbers)
+
+    @property
+    def first_numbers(self) -> dict[str, Any]:
+        """What is known of the first weights."""
+        return {"judged": self.judged, "views": self.views, "elsewhere": self.elsewhere}
 
 
 @dataclass

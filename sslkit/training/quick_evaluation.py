@@ -104,18 +104,20 @@ def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
         return {}
     crowded = diagnostics.crowding(*query)
     more = {"inter": crowded.inter, "intra": crowded.intra, "n": len(query[0]), **count_units(data.query)}
-    return {**_accuracies(bank, query, k), **more}
+    more |= {"largest": of_largest_class(data.query)}
+    return {**accuracies(bank, query, k), **more}
 
 
 def evaluate_pixels(data: Data, k: int) -> dict[str, float]:
     """The accuracies of `evaluate` by the pixels themselves, which a network must be above; empty as there."""
     if data.bank is None:
         return {}
-    bank, query = (_embed_all(subset, shrink) for subset in (data.bank, data.query))
-    return {} if too_few(bank[1].numpy(), query[1].numpy()) else _accuracies(bank, query, k)
+    bank, query = (embed_all(subset, shrink) for subset in (data.bank, data.query))
+    return {} if too_few(bank[1].numpy(), query[1].numpy()) else accuracies(bank, query, k)
 
 
-def _accuracies(bank: tuple[Tensor, Tensor], query: tuple[Tensor, Tensor], k: int) -> dict[str, float]:
+def accuracies(bank: tuple[Tensor, Tensor], query: tuple[Tensor, Tensor], k: int) -> dict[str, float]:
+    """kNN, the quick probe, and the probe of one label a class, of features (N, D) with labels (N,)."""
     return {
         "knn": knn_accuracy(*bank, *query, k=k),
         "probe": probe_accuracy(*bank, *query),
@@ -176,14 +178,14 @@ def features(method: Method, clean: CachedImages) -> tuple[Tensor, Tensor]:
     device = next(method.parameters()).device
     training = method.training
     method.eval()
-    x, y = _embed_all(clean, lambda pixels: _embed(method, pixels.to(device, non_blocking=True).float() / 255))
+    x, y = embed_all(clean, lambda pixels: _embed(method, pixels.to(device, non_blocking=True).float() / 255))
     method.train(training)
     if not x.isfinite().all():
         raise RunFailed("the backbone's features are not finite")
     return x, y
 
 
-def _embed_all(clean: CachedImages, embed: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+def embed_all(clean: CachedImages, embed: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """(x: (N, F) float32 on the CPU, y: (N,)) of the images that can be read. embed: of pixels, uint8."""
     images, x, y = clean.images, [], []
     for asked, batch in clean.batches(images.item.rows_at_once(BATCH)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from sslkit import backbones
 from sslkit.composition.method import Method
-from sslkit.numerics.wilson import units_of, wilson, with_interval
+from sslkit.numerics.wilson import units_of, wilson
 from sslkit.options import members
 from sslkit.options.members import parse
 from sslkit.runtime import processes
@@ -19,10 +19,9 @@ from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.following import following, gentler_settings
 from sslkit.training.machine import compile_hint, describe_share, reading
-from sslkit.training.quick_evaluation import harm, of_largest_class
+from sslkit.training.results import decide, list_results
 from sslkit.training.settled import Settled
 from sslkit.training.step import images_of_step, peak_lr
-from sslkit.training.view_retrieval import describe as describe_views
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 # optimiser steps of a run, up to which a note says so: a round number; the rate has then hardly been at its peak
@@ -169,12 +168,8 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     card, folder = entry.card, entry.folder
     is_whole = card["seconds"] <= elapsed  # a resumed run has trained before, too
     took = f"in {elapsed:.0f} s, {card['seconds']:.0f} s of them" if is_whole else f"after {card['seconds']:.0f} s of"
-    lines = ["", f"done {took} training: {folder}", "", *_results(card, data)]
+    lines = ["", f"done {took} training: {folder}", *list_results(card, data), *decide(folder.name, card, data)]
     gentler = {}
-    after = card.get("after")
-    if after and (low := harm(after["knn"], units_of(after), {}, of_largest_class(data.query))):
-        k = card["config"]["eval"]["k"]
-        lines += ["", f"  {k}-NN {100 * after['knn']:.1f} % is worse than {low[0]}"]
     if worse := _find_losses(card):
         gentler = gentler_settings(entry.state_dict(), asked)
         ways = ", ".join(filter(None, (words(gentler), "more epochs")))
@@ -184,39 +179,10 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
         names = [f"    {printable(path, keep='')}" for path in shown]
         lines += ["", f"  {len(paths)} unreadable {unit} left out:", *names]
-    lines += ["", f"  in {folder}", f"  weights   {WEIGHTS}; card.json says how to load it without sslkit"]
     pictures = [name for name in PICTURES if (folder / name).is_file()]
-    lines += [f"  pictures  {', '.join(pictures)}"] if pictures else []
-    lines += [f"  curves    metrics.csv, or: tensorboard --logdir {folder.parent}", ""]
+    lines += ["", f"  weights   {WEIGHTS}; card.json says how to load it without sslkit"]
+    lines += [f"  pictures  {', '.join([*pictures, 'metrics.csv'])}"]
     return "\n".join([*lines, *following(entry, data, asked, gentler)])
-
-
-def _results(card: Mapping[str, Any], data: Data) -> list[str]:
-    """The quick evaluations before and after training, and RankMe of the features."""
-    before, after, pixels, lines = card["before"], card.get("after"), card.get("pixels"), []
-    if after:
-        held = "held-out " if data.held_out else ""
-        judged_on = f"on {after['n']:,} {held}{data.unit}"
-        lines = [f"  {judged_on:<41}   before    pixels   pretrained"]
-        if units_of(after) < after["n"]:
-            lines += [f"  (intervals as of {units_of(after):,} images, since they come in groups)"]
-        lines += [] if data.held_out else ["  (trained on too, without their labels: there is no test split)"]
-        for key, name in (
-            ("knn", f"quick {card['config']['eval']['k']}-nearest-neighbour accuracy"),
-            ("probe", "quick probe accuracy (trained anew)"),
-        ):
-            value, _, ends = with_interval(after[key], units_of(after)).partition(" ")
-            lines.append(f"  {name:<41} {100 * before[key]:6.1f} % {100 * pixels[key]:6.1f} %   {value:>8} {ends}")
-        few = " ".join(f"{100 * judged['few']:6.1f} %" for judged in (before, pixels))
-        lines.append(f"  {'quick probe of 1 label a class (20 draws)':<41} {few}   {100 * after['few']:6.1f} %")
-        for key, name in (("inter", "inter-class distance"), ("intra", "intra-class variance")):
-            lines.append(f"  {name + ' (class means)':<41} {before[key]:8.3f} {'':8}   {after[key]:10.3f}")
-    views = card.get("views")
-    lines += describe_views(views["before"], views["after"]) if views else []
-    if "diagnostics" in card:
-        rank = card["diagnostics"]["rankme"]
-        lines.append(f"  {'effective rank of the features (RankMe)':<41} {'':8} {'':8}   {rank:10.1f}")
-    return lines
 
 
 def _find_losses(card: Mapping[str, Any]) -> list[str]:

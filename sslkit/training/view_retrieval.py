@@ -1,7 +1,5 @@
 """What a run without labels has learned: how often the other view of an image is found among those of all images."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,7 +10,6 @@ from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.recipe import PAIR
 from sslkit.errors import RunFailed
 from sslkit.numerics.view_retrieval import FEWEST, MOST, compare_views
-from sslkit.numerics.wilson import wilson, with_interval
 from sslkit.training.data import Data
 from sslkit.training.quick_evaluation import BATCH, shrink
 
@@ -56,36 +53,3 @@ def _embed(method: Method, views: Tensor) -> Tensor:
     if not x.isfinite().all():
         raise RunFailed("the backbone's features are not finite")
     return x
-
-
-def describe(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The lines of a summary: the numbers before and after training, and of raw pixels, and whether the run learned."""
-    if not before or not after:
-        return []
-    start, pixels, end = before["network"], after["pixels"], after["network"]
-    judged_on = f"on {end['n']:,} training images, without labels"
-    value, _, ends = with_interval(end["found"], end["n"]).partition(" ")
-    shares = " ".join(f"{100 * numbers['found']:6.1f} %" for numbers in (start, pixels))
-    lines = [
-        f"  {judged_on:<41}   before    pixels   pretrained",
-        f"  {'other view of an image found among all':<41} {shares}   {value:>8} {ends}",
-    ]
-    for key, name in (
-        ("alignment", "distance of two views (squared)"),
-        ("uniformity", "uniformity (lower: more spread)"),
-        ("lidar", "effective rank of images by views (LiDAR)"),
-    ):
-        lines.append(f"  {name:<41} {start[key]:8.3f} {pixels[key]:8.3f}   {end[key]:10.3f}")
-    return [*lines, f"  {_verdict(start['found'], pixels['found'], end)}"]
-
-
-def _verdict(start: float, pixels: float, end: Mapping[str, float]) -> str:
-    """Whether training has raised the share beyond its interval, above the first weights and raw pixels."""
-    low, high = wilson(end["found"], end["n"])
-    if start > high:
-        return "training has made views of one image harder to find: fewer are found than before it"
-    if start >= low:
-        return "training has not changed how well views of one image are found: nothing shows that it learned"
-    if pixels >= low:
-        return "the network finds more views than before training, and no more than raw pixels do: train longer"
-    return "the network has learned to find views of one image: more than before training, and than raw pixels"

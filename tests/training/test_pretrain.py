@@ -38,7 +38,7 @@ def test_a_run_leaves_all_that_is_promised(finished) -> None:
     for word in (
         "nearest-neighbour",
         "quick probe",
-        "before    pixels   pretrained",
+        "before   pixels   pretrained",
         "inter-class",
         "load it:",
         "images/s",

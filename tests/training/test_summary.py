@@ -110,10 +110,9 @@ def stop(*_: object) -> None:
 def judge_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run be judged so: 10-NN falls, the probe does not."""
     judged = iter([{"knn": 0.9, "probe": 0.5}, {"knn": 0.4, "probe": 0.6}])
+    about = {"few": 0.1, "inter": 0.1, "intra": 0.1, "n": 40, "largest": 0.1}
     for module in (pretrain, finish):
-        monkeypatch.setattr(
-            module, "evaluate", lambda *_: {**next(judged), "few": 0.1, "inter": 0.1, "intra": 0.1, "n": 40}
-        )
+        monkeypatch.setattr(module, "evaluate", lambda *_: {**next(judged), **about})
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import torch
 from PIL import Image
 
 import sslkit
+from sslkit.decision import LABEL, UNLABELLED
 from sslkit.numerics.view_retrieval import compare_views
-from sslkit.training.view_retrieval import describe
+from sslkit.training.results import decide, list_results
 
 
 def test_found_is_counted_as_by_hand() -> None:
@@ -48,7 +49,7 @@ def test_a_run_on_a_flat_folder_says_whether_it_learned(flat, capsys) -> None:
     assert views["before"]["network"] != views["after"]["network"]
     said = " ".join(capsys.readouterr().out.split())
     assert "on 48 training images, without labels" in said and "other view of an image found among all" in said
-    assert any(said_so in said for said_so in ("nothing shows that it learned", "train longer", "has learned to find"))
+    assert UNLABELLED in said and "its start with" in said
 
 
 def test_the_measure_changes_no_weight(flat, monkeypatch) -> None:
@@ -68,16 +69,16 @@ def test_a_labelled_run_has_its_accuracies_instead(small_run) -> None:
 @pytest.mark.parametrize(
     ("start", "pixels", "end", "said"),
     [
-        (0.5, 0.1, 0.3, "fewer are found than before it"),
-        (0.3, 0.1, 0.31, "nothing shows that it learned"),
-        (0.1, 0.5, 0.4, "no more than raw pixels do"),
-        (0.1, 0.2, 0.5, "has learned to find views"),
+        (0.5, 0.1, 0.3, "above raw pixels with 10.0 %; not above its start with 50.0 %"),
+        (0.3, 0.1, 0.31, "above raw pixels with 10.0 %; not above its start with 30.0 %"),
+        (0.1, 0.5, 0.4, "above its start with 10.0 %; not above raw pixels with 50.0 %"),
+        (0.1, 0.2, 0.5, "above raw pixels with 20.0 % and its start with 10.0 %"),
     ],
 )
-def test_the_sentence_follows_from_the_interval(start: float, pixels: float, end: float, said: str) -> None:
-    about = {"alignment": 0.1, "uniformity": -1.0, "lidar": 5.0, "n": 400}
-    before, after = (
-        {"network": {"found": share, **about}, "pixels": {"found": pixels, **about}} for share in (start, end)
-    )
-    assert said in describe(before, after)[-1]
-    assert describe({}, after) == [] == describe(before, {})
+def test_whether_a_run_learned_follows_from_the_interval(start: float, pixels: float, end: float, said: str) -> None:
+    before, after = ({"network": {"found": share, "n": 400}, "pixels": {"found": pixels}} for share in (start, end))
+    [line] = decide("a", {"views": {"before": before, "after": after}}, None)
+    assert f"; {said}; {UNLABELLED}" in line and line.startswith(f"{LABEL}a: {100 * end:.1f} %")
+    for one, other in (({}, after), (before, {})):
+        card = {"views": {"before": one, "after": other}}
+        assert decide("a", card, None) == [] == list_results(card, None)
