@@ -1,6 +1,7 @@
 """Near-copies across a split: counted, told in one line, and what mends it. They change no number."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -10,9 +11,14 @@ import numpy as np
 
 from sslkit.data.columns import NEAR_COPIES, Columns
 from sslkit.data.likeness import COMPARED, HashIndex, group_near_copies, is_blank, near_bits
-from sslkit.files.store import key_of
+from sslkit.errors import UserError
+from sslkit.files.store import Store, key_of, npz_codec
 from sslkit.terminal import say
 from sslkit.terminal.say import words
+
+MANY = 20_000  # pictures from which comparing them takes a second of two cores, and is kept; 200,000 take 50
+_FORM = 1  # of what is kept: raised when other pictures would be near
+_ROWS = npz_codec(lambda rows: {"rows": rows}, lambda arrays: arrays["rows"], compressed=False)
 
 
 @dataclass(frozen=True)
@@ -20,19 +26,21 @@ class _Known:
     """An array whose content decides whether it is the same: an argument of what is remembered."""
 
     key: str
-    array: np.ndarray = field(compare=False)
+    array: np.ndarray = field(compare=False, repr=False)
 
     @classmethod
     def of(cls, array: np.ndarray) -> "_Known":
         return cls(key_of(array), array)
 
 
-def nearest_across(hashes: np.ndarray, is_learned: np.ndarray) -> np.ndarray:
+def nearest_across(hashes: np.ndarray, is_learned: np.ndarray, cache: str | Path | None = None) -> np.ndarray:
     """Return the row (N,) int64 of the nearest near-copy of each picture on the other side of a split; -1 for none.
 
-    hashes: (N, 4). is_learned: (N,) bool. Near are those within `likeness.near_bits`.
+    hashes: (N, 4). is_learned: (N,) bool. Near are those within `likeness.near_bits`. cache: folder that keeps the rows
+    of many pictures.
     """
-    return _pair(_Known.of(hashes), _Known.of(is_learned))
+    known = _Known.of(hashes), _Known.of(is_learned)
+    return _remember(cache, known, lambda: _pair(*known))
 
 
 @lru_cache(maxsize=4)  # every protocol and every model asks the same
@@ -84,9 +92,24 @@ def near_within(hashes: np.ndarray | None, units: np.ndarray | None) -> np.ndarr
     return np.bincount(pairs, minlength=len(numbers))[numbers] > 1
 
 
-def lead_near_copies(hashes: np.ndarray) -> np.ndarray:
-    """Return the row (N,) int64 of the picture that each is a near-copy of, see `likeness.group_near_copies`."""
-    return _lead(_Known.of(hashes))
+def lead_near_copies(hashes: np.ndarray, cache: str | Path | None = None) -> np.ndarray:
+    """Return the row (N,) int64 of the picture that each is a near-copy of, see `likeness.group_near_copies`.
+
+    cache: folder that keeps the rows of many pictures.
+    """
+    known = _Known.of(hashes)
+    return _remember(cache, (known,), lambda: _lead(known))
+
+
+def _remember(cache: str | Path | None, known: Sequence[_Known], compute: Callable[[], np.ndarray]) -> np.ndarray:
+    """What compute() returns, or returned before in another process; a folder that cannot be written forgets it."""
+    is_kept = cache is not None and len(known[0].array) >= MANY
+    store = Store.open(cache if is_kept else None, "near-{}.npz", repr((_FORM, known)), "near-copies", _ROWS)
+    if (rows := store.read()) is None:
+        rows = compute()
+        with suppress(UserError):
+            store.write(rows)
+    return rows
 
 
 @lru_cache(maxsize=4)  # every protocol, every model and every split asks the same

@@ -50,9 +50,10 @@ def group_images(images: Images, columns: Columns, open_split: Callable[[str], I
 def _number(splits: dict[str, Images], columns: Columns) -> dict[str, np.ndarray]:
     """The numbers of the groups of each split: (N,) int64."""
     every = list(splits.values())
-    hashes = np.concatenate([measure(images, Runtime(cache=images.options.cache))[LIKENESS] for images in every])
+    cache = every[0].options.cache
+    hashes = np.concatenate([measure(images, Runtime(cache=cache))[LIKENESS] for images in every])
     names = [f"{split}/{name}" for split, images in splits.items() for name in _names(images)]
-    leader = lead_near_copies(hashes)
+    leader = lead_near_copies(hashes, cache)
     texts = np.where(is_blank(hashes), None, [some.tobytes().hex() for some in hashes[leader]])
     numbers = group_numbers(texts.tolist(), names)
     ends = np.cumsum(list(map(len, every)))[:-1]

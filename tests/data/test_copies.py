@@ -1,5 +1,7 @@
 """Near-copies across a split are counted, told in one line and mended by a command; groups are joined."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,20 @@ def test_more_than_can_be_compared_is_said(monkeypatch) -> None:
         assert copies.near_in_train([hashes], hashes) is None
     with pytest.warns(UserWarning, match="not looked for among 8 images"):
         assert copies.near_within(np.concatenate([hashes, hashes]), None) is None
+
+
+def test_near_copies_of_many_pictures_are_kept_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process, here one that remembers nothing, reads what the first has compared."""
+    compared: list[int] = []
+    group = copies.group_near_copies
+    monkeypatch.setattr(copies, "group_near_copies", lambda hashes: compared.append(1) or group(hashes))
+    monkeypatch.setattr(copies, "MANY", 60)
+    hashes = np.concatenate([BASE, NEAR[:3]])
+    rows = []
+    for _ in range(2):
+        copies._lead.cache_clear()
+        rows.append(copies.lead_near_copies(hashes, tmp_path).tolist())
+    assert len(compared) == 1 and rows[0] == rows[1] and rows[0][64:] == rows[0][:3]
+    copies.lead_near_copies(hashes ^ 2, tmp_path)
+    copies.lead_near_copies(hashes[:50], tmp_path)
+    assert len(compared) == 3 and len(list(tmp_path.glob("near-*.npz"))) == 2, "few pictures are compared again"

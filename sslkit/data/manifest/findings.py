@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -43,9 +44,12 @@ class Finding:
     drop: np.ndarray | None = None
 
 
-def find_faults(manifest: Manifest) -> list[Finding]:
-    """Return what is worth mending, in the order of how much it distorts a result."""
-    findings = [finding for find in FINDERS for finding in find(manifest)]
+def find_faults(manifest: Manifest, cache: str | Path | None = None) -> list[Finding]:
+    """Return what is worth mending, in the order of how much it distorts a result.
+
+    cache: folder that keeps which of many images are near-copies.
+    """
+    findings = [*_copies(manifest, cache), *(finding for find in FINDERS for finding in find(manifest))]
     return findings if manifest.are_files else [replace(finding, mend=_AT_SOURCE) for finding in findings]
 
 
@@ -59,7 +63,7 @@ def leave_out(manifest: Manifest, findings: Sequence[Finding], wanted: Collectio
     return reasons
 
 
-def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def copy_numbers(manifest: Manifest, cache: str | Path | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Numbers (N,) equal for the same content, and for near-copies, and rows of near-copies on the other side.
 
     The last: (N,) of the nearest one that is not the same, see `nearest_across`; the first split is learned from. Blank
@@ -72,8 +76,8 @@ def copy_numbers(manifest: Manifest) -> tuple[np.ndarray, np.ndarray, np.ndarray
     if are_too_many(len(manifest)):
         return exact, exact, np.full(len(manifest), -1)
     hashes = np.where(alone[:, None], 0, manifest.measures[LIKENESS])
-    other = nearest_across(hashes, manifest.splits == manifest.splits[0])
-    return exact, exact[lead_near_copies(hashes)], np.where(exact[other] == exact, -1, other)
+    other = nearest_across(hashes, manifest.splits == manifest.splits[0], cache)
+    return exact, exact[lead_near_copies(hashes, cache)], np.where(exact[other] == exact, -1, other)
 
 
 def _sets(numbers: np.ndarray, fewest: int = 2) -> list[np.ndarray]:
@@ -89,8 +93,8 @@ def _by_label(manifest: Manifest) -> np.ndarray | None:
     return labels if manifest.classes and labels.ndim == 1 else None
 
 
-def _copies(manifest: Manifest) -> Iterator[Finding]:
-    exact, near, other = copy_numbers(manifest)
+def _copies(manifest: Manifest, cache: str | Path | None) -> Iterator[Finding]:
+    exact, near, other = copy_numbers(manifest, cache)
     sets, labels = _sets(exact), _by_label(manifest)
     splits = manifest.splits
     both = [rows for rows in sets if splits[0] in splits[rows] and len(set(splits[rows])) > 1]
@@ -256,7 +260,6 @@ def _far(values: np.ndarray) -> np.ndarray:
 
 
 FINDERS: tuple[Callable[[Manifest], Iterator[Finding]], ...] = (
-    _copies,
     _unreadable,
     _contradict_sample,
     _contradict_neighbours,

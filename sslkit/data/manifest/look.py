@@ -48,7 +48,7 @@ def look(data: Any, *, options: Options, reading: DataOptions, files: FileOption
     source = os.fspath(data) if isinstance(data, (str, Path)) else str(opened.first.source or "")
     with own_file(out, "looks into"):
         manifest = manifest_of(opened, source, [measure(images, runtime) for images in opened.splits.values()])
-        findings = find_faults(manifest)
+        findings = find_faults(manifest, runtime.cache)
         manifest = replace(manifest, left_out=leave_out(manifest, findings, options.leave_out or ()))
         manifest.write(out)
         page = write_page(out.with_suffix(".html"), manifest, findings, opened, str(out))
