@@ -8,6 +8,8 @@ from typing import Any
 from evaluation.datasets import Reading
 from evaluation.datasets._labels import NoLabels
 from evaluation.features.extraction import check
+from evaluation.features.seen import Judged as SeenImages
+from evaluation.features.seen import seen
 from evaluation.results.decisions import candidate_of, decide
 from evaluation.results.records import Records
 from evaluation.results.result import Result
@@ -43,7 +45,8 @@ class Solution:
     """judged: every candidate on known images, the first is chosen. answer: it on the held-back images.
 
     controls: raw pixels and random weights there. decision: whether the model is worth it. entry: the kept model.
-    left_out: {name: reason} of networks that were not tried.
+    left_out: {name: reason} of networks that were not tried. seen: whether the chosen network had seen held-back
+        images, in words, as far as its card tells.
     """
 
     problem: Problem
@@ -54,6 +57,7 @@ class Solution:
     decision: Decision
     entry: ZooEntry
     left_out: dict[str, str] = field(default_factory=dict)
+    seen: str = ""
 
     @property
     def notes(self) -> list[str]:
@@ -62,6 +66,8 @@ class Solution:
         count = len(problem.development)
         few = f"{counted(count, 'image')} to learn from are few: with others the choice may be another"
         notes = [*problem.notes, few if count < FEW else ""]
+        if self.seen:
+            notes.append(self.seen)
         if problem.held_back.groups is not None:
             notes.append(f"intervals: {self.answer.result.kind}")
         if unlabelled := problem.count_unlabelled():
@@ -220,7 +226,9 @@ class Contest:
         decision = _decide(met.result, null)
         entry = keep(session, met)
         order = sorted(self.judged, key=lambda judged: -judged.value)
-        return Solution(session.problem, session.budget, order, met, null, decision, entry, self.left_out)
+        how = session.reading.cache, session.reading.columns
+        note = seen(first.model.card, SeenImages(session.problem.held_back, "test", *how))
+        return Solution(session.problem, session.budget, order, met, null, decision, entry, self.left_out, note)
 
 
 def _decide(result: Result, null: Sequence[Result]) -> Decision:

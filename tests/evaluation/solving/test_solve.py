@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import random_entries
 import torch
+from PIL import Image
 
+import sslkit
 from evaluation.datasets import Reading
 from evaluation.solving import output, pretrained, tuned
 from evaluation.solving import solve as solving
 from evaluation.solving.problem import open_problem
 from evaluation.solving.solve import Solution, solve
 from sslkit.errors import UserError
+from sslkit.zoo.entry import ZooEntry, update
 
 AT_ONCE = {"methods": [], "tune": False, "budget": "10h", "progress": False, "device": "cpu"}
 
@@ -122,6 +125,18 @@ def test_ten_labelled_images_say_how_little_is_known(zoo: Path, tmp_path: Path) 
     found, _ = run(zoo, tmp_path, data=(pixels, digits.y[rows]))
     low, high = found.answer.result.interval
     assert high - low > 0.4 and any("to learn from are few" in note for note in found.notes)
+
+
+def test_a_network_that_was_pretrained_on_the_held_back_images_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    for number in range(24):
+        (folder / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 255, (28, 28), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "ab"[number % 2] / f"{number}.png")
+    entry = ZooEntry.load(random_entries.made(tmp_path / "other", "b", str(folder), images=24))
+    update(entry, data={**entry.card["data"], "content": sslkit.open_images(folder).content_digest})
+    found, _ = run(tmp_path / "other", tmp_path, data=str(folder))
+    assert "saw these images in its pretraining" in found.seen and found.seen in found.notes
 
 
 def test_methods_that_learn_from_labels_are_refused(zoo: Path, tmp_path: Path) -> None:
