@@ -56,3 +56,5 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         },
     },
 )
+
+lazy.tell_of_hidden("evaluation", __file__)

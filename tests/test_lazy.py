@@ -1,8 +1,10 @@
 """Names of packages that are imported when they are first used."""
 
 import importlib
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +62,13 @@ def test_names_of_modules_that_stand_elsewhere() -> None:
 
     assert sslkit.exporting.__name__ == "sslkit.zoo.exporting" and callable(sslkit.exporting.lines)
     assert sslkit.heads.mlp and sslkit.backbones.clips.slow_r50 and evaluation.detection.build_detector
+
+
+def test_a_file_that_hides_the_package_evaluation_is_named(tmp_path: Path) -> None:
+    (tmp_path / "evaluation.py").write_text("")
+    (tmp_path / "own.py").write_text("import sslkit")
+    done = subprocess.run([sys.executable, str(tmp_path / "own.py")], capture_output=True, text=True)
+    assert done.returncode == 0 and f"{tmp_path / 'evaluation.py'} hides the package evaluation" in done.stderr
+    (tmp_path / "evaluation.py").unlink()
+    done = subprocess.run([sys.executable, str(tmp_path / "own.py")], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

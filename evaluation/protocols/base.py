@@ -1,5 +1,6 @@
 """The contract of protocols, and their subject: one model on one data set, features extracted on first use."""
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -232,7 +233,7 @@ class Subject:
             "unreadable": lost,
             "largest_class": self._largest_class() if result.metric == "top1" else None,
             "chance": self._chance() if result.metric == "map11" else None,
-            "multiply_adds": self.model.multiply_adds,
+            "multiply_adds": cost if math.isfinite(cost := self.model.multiply_adds) else None,
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
             "columns": self.reading.columns.words,
         }

@@ -100,7 +100,7 @@ class Model(nn.Module):
         return self.classifier and self.classifier.classes
 
     @cached_property
-    def multiply_adds(self) -> int:
+    def multiply_adds(self) -> float:
         """The cost of an image or clip, see `count_multiply_adds`."""
         return count_multiply_adds(self.net, self.backbone.input_shape(self.image_size))
 
