@@ -39,8 +39,8 @@ def nearest_across(hashes: np.ndarray, is_learned: np.ndarray, cache: str | Path
     hashes: (N, 4). is_learned: (N,) bool. Near are those within `likeness.near_bits`. cache: folder that keeps the rows
     of many pictures.
     """
-    known = _Known.of(hashes), _Known.of(is_learned)
-    return _remember(cache, known, lambda: _pair(*known))
+    pictures = _Known.of(hashes), _Known.of(is_learned)
+    return _remember(cache, pictures, lambda: _pair(*pictures))
 
 
 @lru_cache(maxsize=4)  # every protocol and every model asks the same
@@ -97,14 +97,14 @@ def lead_near_copies(hashes: np.ndarray, cache: str | Path | None = None) -> np.
 
     cache: folder that keeps the rows of many pictures.
     """
-    known = _Known.of(hashes)
-    return _remember(cache, (known,), lambda: _lead(known))
+    pictures = _Known.of(hashes)
+    return _remember(cache, (pictures,), lambda: _lead(pictures))
 
 
-def _remember(cache: str | Path | None, known: Sequence[_Known], compute: Callable[[], np.ndarray]) -> np.ndarray:
+def _remember(cache: str | Path | None, pictures: Sequence[_Known], compute: Callable[[], np.ndarray]) -> np.ndarray:
     """What compute() returns, or returned before in another process; a folder that cannot be written forgets it."""
-    is_kept = cache is not None and len(known[0].array) >= MANY
-    store = Store.open(cache if is_kept else None, "near-{}.npz", repr((_FORM, known)), "near-copies", _ROWS)
+    is_kept = cache is not None and len(pictures[0].array) >= MANY
+    store = Store.open(cache if is_kept else None, "near-{}.npz", repr((_FORM, *pictures)), "near-copies", _ROWS)
     if (rows := store.read()) is None:
         rows = compute()
         with suppress(UserError):

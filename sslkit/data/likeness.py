@@ -35,6 +35,7 @@ ASKED = 4096
 RARE = 0.02
 COMPARED = 250_000  # pictures that are grouped: the time grows with the square, to some ten minutes here
 BITS = DIAGONAL * (DIAGONAL + 1) // 2 - 1  # of each half: all such frequencies but 0, 104, in 128
+_WAVES = np.cos(np.pi / SIDE * (np.arange(DIAGONAL)[:, None] * (np.arange(SIDE) + 0.5)))  # (14, 32), of the transform
 
 
 def hash_pixels(pixels: np.ndarray) -> np.ndarray:
@@ -55,8 +56,8 @@ def hash_images(images: np.ndarray) -> np.ndarray:
 
 def hash_squares(squares: np.ndarray) -> np.ndarray:
     """Hash small gray pictures (N, 2, 32, 32), whole and without border, of 0 to 255: (N, 4) int64."""
-    (v, u), waves = _frequencies(), _waves()
-    transformed = waves @ squares @ waves.T
+    v, u = _frequencies()
+    transformed = _WAVES @ squares @ _WAVES.T
     bits = np.zeros((*transformed.shape[:2], 128), bool)
     bits[:, :, :BITS] = transformed[:, :, v, u] > 0
     bits[squares[:, 0].std((1, 2)) < BLANK] = False
@@ -197,12 +198,6 @@ def _frequencies() -> tuple[np.ndarray, np.ndarray]:
     """The vertical and horizontal frequency of each bit, (104,)."""
     v, u = np.mgrid[:DIAGONAL, :DIAGONAL]
     return np.nonzero((u + v < DIAGONAL) & (u + v > 0))
-
-
-@cache
-def _waves() -> np.ndarray:
-    """(DIAGONAL, SIDE), the cosines of the transform."""
-    return np.cos(np.pi / SIDE * (np.arange(DIAGONAL)[:, None] * (np.arange(SIDE) + 0.5)))
 
 
 @cache
