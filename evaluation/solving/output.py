@@ -42,8 +42,11 @@ def run(data: Any, zoo: Any, *, out: str | Path, **how: Any) -> Solution | BestF
     folder = solution.entry.folder.parent
     written = [write_json(solution, folder / "solution.json"), write_page(solution, folder / "solution.html")]
     say.line(f"written   {', '.join(map(str, [*written, solution.entry.folder]))}")
-    say.line(f"{USE}model = sslkit.load({str(solution.entry.folder)!r})")
-    say.line(f"next      python recipes/predict.py {words({'checkpoint': solution.entry.folder})} data=PATH/TO/IMAGES")
+    if solution.decision.taken or not solution.decision.decides:
+        say.line(f"{USE}model = sslkit.load({str(solution.entry.folder)!r})")
+        say.line(
+            f"next      python recipes/predict.py {words({'checkpoint': solution.entry.folder})} data=PATH/TO/IMAGES"
+        )
     return solution
 
 
@@ -52,6 +55,8 @@ def tell_features(best: BestFeatures, data: Any) -> None:
     say.lines(f"\n{results_table(best.results)}\n")
     say.line(f"{LABEL}{best.results[0].data}, without labels: {best.decision}")
     say.line(f"worth     {WORTH}")
+    if not best.decision.taken:
+        return
     say.line(f"{USE}model = sslkit.load({best.checkpoint!r})")
     following = words({"checkpoint": best.checkpoint, "data": data, "out": "features.npz"})
     say.line(f"next      python recipes/embed.py {following}")

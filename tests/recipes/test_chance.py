@@ -34,6 +34,7 @@ def coins(tmp_path: Path) -> Path:
         ("evaluate", ["zoo=zoo", "data=coins.npz", "protocols=[linear,knn]"]),
         ("rank", ["zoo=zoo", "data=coins.npz", "bootstrap=0"]),
         ("rank", ["zoo=zoo", "data=coins.npz", "metrics=[logme]", "bootstrap=0"]),
+        ("solve", ["zoo=zoo", "data=coins.npz", "methods=[]", "tune=false"]),
         ("finetune", ["checkpoint=zoo/a", "data=coins.npz", "head=linear"]),
         ("choose", ["zoo=zoo", "data=coins.npz", "first=2", "steps=2", "lr=[0.01]", "seeds=[0]", "batch_size=16"]),
     ],
