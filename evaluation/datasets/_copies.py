@@ -12,7 +12,7 @@ import numpy as np
 from evaluation.datasets.base import Split
 from sslkit.data import likeness, pixel_digest
 from sslkit.data.columns import Columns
-from sslkit.data.copies import join_groups, line_across
+from sslkit.data.copies import are_too_many, join_groups, lead_near_copies, line_across
 from sslkit.data.held_out import held_out
 from sslkit.data.likeness import WORDS
 from sslkit.data.loader import batches_in_order
@@ -108,6 +108,15 @@ def units(ids: np.ndarray, images: np.ndarray, groups: np.ndarray | None) -> tup
         first, member = np.unique(whole[order], return_index=True, return_inverse=True)[1:]
         names[order] = names[order][first][member]
     return np.unique(names, return_index=True, return_inverse=True)
+
+
+def with_near_groups(split: Split) -> Split:
+    """The split with groups that hold its own groups and its near-copies; without, where each image stands alone."""
+    if are_too_many(len(split)):
+        return split
+    near = lead_near_copies(split.likeness)
+    groups = near if split.groups is None else join_groups(split.groups, near)
+    return replace(split, groups=groups if len(np.unique(groups)) < len(groups) else split.groups)
 
 
 def divide(split: Split, seed: int, use: str) -> tuple[Split, Split]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evaluation.datasets import Reading, Split, find_published, note_of
-from evaluation.datasets._copies import divide, near_across, with_digests
+from evaluation.datasets._copies import divide, near_across, with_digests, with_near_groups
 from evaluation.datasets._labels import check_classes, check_labels
 from evaluation.datasets._readable import readable
 from evaluation.tuning.task import check_splits, open_splits
@@ -32,7 +32,7 @@ class Parts:
 
 
 def open_parts(data: Any, reading: Reading) -> Parts:
-    """Open labelled images; of data without test images a fifth is held back, groups and copies kept together.
+    """Open labelled images; of data without test images a fifth is held back: groups and near-copies stay together.
 
     data: a source, or a mapping of "train", "test" and, if there is one, "val" to open splits.
     Raises UserError for missing labels, one class, and too few images to hold any back.
@@ -47,7 +47,7 @@ def open_parts(data: Any, reading: Reading) -> Parts:
     note = "" if find_published(data) or isinstance(data, Split) else note_of(data, reading.cache, reading.columns)
     if not note:
         return _check(Parts(open_splits(data, reading), "", str(data)))
-    whole = readable(reading.open(data, "all"))
+    whole = with_near_groups(readable(reading.open(data, "all")))
     check_classes([whole], WHO)
     train, test = (
         replace(half, split=name) for half, name in zip(divide(whole, 0, _USE), ("train", "test"), strict=True)

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from evaluation.datasets import Reading, Split, find_published, splits_of
-from evaluation.datasets._copies import near_across, units
+from evaluation.datasets._copies import divide, near_across, units, with_near_groups
 from evaluation.datasets._labels import check_classes
 from evaluation.datasets._readable import readable
 from evaluation.datasets._sources import check_labelled
-from sslkit.data.copies import are_too_many, join_groups, lead_near_copies
 from sslkit.data.held_out import held_out
 from sslkit.data.images import Images
 from sslkit.data.sources.class_names import renumber, unseen
@@ -21,7 +20,6 @@ from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
 PART = "a fifth of each class"
-SHARE = 0.2  # of the images, held back where the data have no test images: a fifth, as usual
 FEW = 100  # labelled images; with fewer the interval on the held-back ones is wider than most differences
 
 
@@ -85,9 +83,9 @@ def open_unlabelled(data: Any, reading: Reading, seed: int) -> Problem:
     """Open a data set without labels: a fifth is held back from what is pretrained on, to find views of its images."""
     names = splits_of(data, reading.cache, reading.columns)
     opened = reading.open(data, "all" if "all" in names else "train", needs_labels=False)
-    whole = _with_groups(readable(opened))
+    whole = with_near_groups(readable(opened))
     names, first, member = units(whole.ids, whole.pixel_digests, whole.groups)
-    out = held_out(np.zeros(len(first), np.int64), names.tolist(), SHARE, seed=seed)[member]
+    out = held_out(np.zeros(len(first), np.int64), names.tolist(), seed=seed)[member]
     learned, held_back = whole.take(np.flatnonzero(~out)), whole.take(np.flatnonzero(out))
     note = f"held back: {counted(len(held_back), 'image')} of {len(whole):,}; no image has a label"
     return Problem(learned, held_back, _without_labels(opened, learned.ids), (note,))
@@ -95,14 +93,10 @@ def open_unlabelled(data: Any, reading: Reading, seed: int) -> Problem:
 
 def _divide(opened: Split, seed: int) -> Problem:
     """Hold a fifth of an undivided data set back."""
-    whole = _with_groups(readable(opened))
+    whole = with_near_groups(readable(opened))
     labelled = _take_labelled(whole)
     check_classes([labelled], "a classifier")
-    names, first, member = units(labelled.ids, labelled.pixel_digests, labelled.groups)
-    out = held_out(labelled.y[first], names.tolist(), SHARE, seed=seed)[member]
-    if not out.any():
-        raise UserError(f"{whole.name}: no class has two labelled images (or groups), so that none can be held back")
-    learned, held_back = labelled.take(np.flatnonzero(~out)), labelled.take(np.flatnonzero(out))
+    learned, held_back = divide(labelled, seed, "to measure on")
     member_of, withheld = (whole.ids, held_back.ids) if whole.groups is None else (whole.groups, held_back.groups)
     pretrainable = _without_labels(opened, whole.ids[~np.isin(member_of, withheld)])
     together = "; groups and near-copies stay on one side" if labelled.groups is not None else ""
@@ -119,15 +113,6 @@ def _without_labels(opened: Split, ids: np.ndarray) -> Images:
     images.splits, images.split = ("train",), "train"
     images.labels, images.multi_labels, images.groups = None, None, None
     return images
-
-
-def _with_groups(split: Split) -> Split:
-    """The split with groups that hold its own groups and its near-copies; without, where each image stands alone."""
-    if are_too_many(len(split)):
-        return split
-    near = lead_near_copies(split.likeness)
-    groups = near if split.groups is None else join_groups(split.groups, near)
-    return replace(split, groups=groups if len(np.unique(groups)) < len(groups) else split.groups)
 
 
 def _take_labelled(split: Split) -> Split:
