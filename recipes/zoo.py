@@ -38,6 +38,7 @@ from sslkit.cli.help import plain_help, show
 from sslkit.cli.stand_ins import help_group
 
 import sslkit
+from sslkit.decision import LABEL
 from sslkit.options.settings import MOST_SEED, setting
 from sslkit.terminal import say
 from sslkit.terminal.say import by_command, words
@@ -137,7 +138,10 @@ def _end(members: Sequence["Member"], ended: Sequence["Outcome"]) -> int:
     from sslkit.cli import sweep
 
     out = members[0].config.out
-    say.lines(f"\n{sslkit.zoo.open(out)}")
+    zoo = sslkit.zoo.open(out)
+    say.lines(f"\n{zoo}")
+    if decision := zoo.decision:
+        say.lines(f"\n{LABEL}quick probe: {decision}")
     failed = sweep.failures(members, ended)
     again = ["again     the same command trains the missing members"] if failed else []
     following = f"next      python recipes/rank.py {words({'zoo': out, **_task(members)})}"

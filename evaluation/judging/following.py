@@ -13,6 +13,7 @@ from sslkit.data import columns
 from sslkit.data.columns import NO_COLUMNS
 from sslkit.data.image_options import VALUES
 from sslkit.models.loading import name_of
+from sslkit.models.model import Model
 from sslkit.terminal.say import words
 
 BY_PLACES = ("linear_seg", "knn_seg")  # protocols on masks
@@ -37,7 +38,9 @@ def following(
     settings |= settings.pop("columns", NO_COLUMNS).words
     settings |= _options(tasks)
     if len(names) == 1:
-        other = BESIDE if find_spec(WHEELS[BESIDE]) and names[0] != BESIDE else f"random:{names[0]}"
+        other = BESIDE if find_spec(WHEELS[BESIDE]) and names[0] != BESIDE else _untrained(judged[0].model, names[0])
+        if not other:
+            return ""
         return f"python recipes/evaluate.py {words({'checkpoint': [names[0], other], **settings})}"
     if asked.get("data") is None:
         yours = {**settings, "data": "PATH/TO/YOUR/IMAGES"}
@@ -47,6 +50,12 @@ def following(
     passed = ("data", "trust", "root", "cache", "seed", "image_size", *VALUES, *columns.OPTIONS)
     shared = {name: settings[name] for name in passed if name in settings}
     return f"python recipes/rank.py {words({'zoo': names, **shared})}"
+
+
+def _untrained(model: Model, name: str) -> str:
+    """The word of the same network without training; "" where none is known, as of own code and of files."""
+    lines = model.entry is not None and model.entry.card.get("backbone", {}).get("lines")
+    return f"random:{name}" if lines and ":" not in model.entry.card["backbone"]["name"] else ""
 
 
 def _options(tasks: Sequence[Task]) -> dict[str, Any]:

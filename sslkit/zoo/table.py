@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sslkit.decision import LARGEST, RAW, START, Decision, decide_shares
 from sslkit.errors import UserError
+from sslkit.numerics.wilson import units_of, with_interval
 from sslkit.terminal.say import columns, counted, fold
 from sslkit.terminal.tables import align
 from sslkit.zoo import weights
@@ -17,28 +19,36 @@ from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry
 RESULTS = "results.jsonl"  # written by evaluation
 MADE = ("method", "data", "epochs")  # how an entry was made; a usual name says it
 QUICK, EVALUATED = ("quick kNN", "quick probe"), ("kNN", "linear")
-MEASURED = (*QUICK, *EVALUATED, "RankMe")
+BEFORE = "before"  # the quick probe of the weights that the run began with
+MEASURED = (*QUICK, BEFORE, *EVALUATED, "RankMe")
 COLUMNS = ("name", *MADE, *MEASURED, "M params", "MB", "date")
 NUMBERS = ("epochs", *MEASURED, "M params", "MB")  # aligned right
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of batch norm: buffers, not parameters
 NOTES = {"*": "by evaluation, on the same data", "^": "at the end of training, on training images"}
-ORIGIN = {QUICK: "quick: measured in seconds at the end of training", EVALUATED: "kNN, linear: by evaluation"}
+ORIGIN = {
+    QUICK: "quick: measured in seconds at the end of training, with its 95 % interval",
+    (BEFORE,): "before: the quick probe of the weights that the run began with",
+    EVALUATED: "kNN, linear: by evaluation",
+}
 
 
 @dataclass(frozen=True)
 class Number:
     """A measured number: its value, the card's key for it ("" if the card lacks it), and the mark of its note, "" for
-    the end of training."""
+    the end of training. n: images that its interval is over; 0 where that is not known.
+    """
 
     value: float
     key: str
     mark: str = ""
+    n: int = 0
 
 
 def rows(zoo: Iterable[ZooEntry]) -> list[dict[str, Any]]:
     """One mapping per entry from the columns to plain values, None for unknown ones; sorted by name.
 
-    Accuracies are fractions. A value with a note in `NOTES` has its mark under the column's name + "_mark".
+    Accuracies are fractions. A value with a note in `NOTES` has its mark under the column's name + "_mark", one with an
+    interval the number of its images under + "_n".
     """
     return [_row(entry) for entry in sorted(zoo, key=lambda entry: entry.folder.name)]
 
@@ -76,6 +86,22 @@ class Zoo(list[ZooEntry]):
         return "\n".join(text)
 
     __str__ = __repr__ = table
+
+    @property
+    def decision(self) -> Decision | None:
+        """Which entry to take by the quick probe; None unless all that have one were judged on the same images."""
+        cards = {entry.folder.name: entry.card for entry in self if _finite(entry.card.get("after", {}).get("probe"))}
+        judged_on = {(card.get("data", {}).get("source"), units_of(card["after"])) for card in cards.values()}
+        if len(judged_on) != 1 or not (n := judged_on.pop()[1]):
+            return None
+        shares = {name: card["after"]["probe"] for name, card in cards.items()}
+        first = cards[max(shares, key=shares.__getitem__)]
+        nulls = {
+            RAW: first.get("pixels", {}).get("probe"),
+            START: first.get("before", {}).get("probe"),
+            LARGEST: first["after"].get("largest"),
+        }
+        return decide_shares(shares, n, {name: share for name, share in nulls.items() if _finite(share)})
 
 
 def open(folder: str | Path) -> Zoo:
@@ -121,7 +147,10 @@ def measure(entry: ZooEntry) -> dict[str, Number]:
     evaluated = _latest_top1(entry)
     keys = zip(QUICK, ("knn", "probe"), strict=True)
     mark = "^" if trained_on else ""
-    numbers = {name: Number(after[key], key, mark) for name, key in keys if _finite(after.get(key))}
+    n = units_of(after)
+    numbers = {name: Number(after[key], key, mark, n) for name, key in keys if _finite(after.get(key))}
+    if _finite(before := card.get("before", {}).get("probe")):
+        numbers[BEFORE] = Number(before, "")
     pairs = zip(EVALUATED, ("knn", "linear"), strict=True)
     numbers |= {name: Number(evaluated[protocol], "", "*") for name, protocol in pairs if protocol in evaluated}
     if _finite(rank := card.get("diagnostics", {}).get("rankme")):
@@ -142,6 +171,7 @@ def _row(entry: ZooEntry) -> dict[str, Any]:
         "MB": size,
         "date": card.get("date"),
     }
+    row |= {f"{name}_n": number.n for name, number in numbers.items() if number.n}
     return row | {f"{name}_mark": number.mark for name, number in numbers.items() if number.mark}
 
 
@@ -149,10 +179,10 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
     value = row[name]
     if value is None:
         return "-"
-    if name in EVALUATED:
-        return f"{100 * value:.1f} %"
-    if name in QUICK:
-        return f"{100 * value:.1f} %{row.get(f'{name}_mark', '')}"
+    if name in (*QUICK, BEFORE, *EVALUATED):
+        n = row.get(f"{name}_n")
+        share = with_interval(value, n) if n else f"{100 * value:.1f} %"
+        return f"{share}{row.get(f'{name}_mark', '') if name in QUICK else ''}"
     if name in ("M params", "MB"):
         return f"{value:.2f}" if value < 10 else f"{value:.1f}"
     if name == "RankMe":

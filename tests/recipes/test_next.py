@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -110,3 +111,17 @@ def test_several_models_on_ones_own_data_are_ranked_next() -> None:
     assert "opacity" not in following(judged, make_tasks("digits", ["knn"]), asked, {"opacity": None, "fill": "auto"})
     said = following(judged, make_tasks("clipart_boxes", ["linear_seg"]), {"data": "clipart_boxes"}, {})
     assert said == "python recipes/rank.py 'zoo=[a,b]' data=masks:clipart_boxes"
+
+
+def test_only_a_network_that_can_be_built_is_proposed_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluation.judging.following.find_spec", lambda name: None)
+    tasks, asked = make_tasks("digits", ["knn"]), {"data": "digits"}
+
+    def told(asked_for: str, **backbone: object) -> str:
+        entry = SimpleNamespace(folder=Path(asked_for), card={"backbone": backbone}) if backbone else None
+        return following(
+            [Judged(asked_for, SimpleNamespace(entry=entry, name=asked_for), Path(), [])], tasks, asked, {}
+        )
+
+    assert told("timm:resnet18:file.pt") == "" == told("own", name="mine:net", lines=["import mine"])
+    assert "'checkpoint=[runs/zoo/a,random:runs/zoo/a]'" in told("runs/zoo/a", name="resnet18", lines=["import timm"])

@@ -46,16 +46,16 @@ def test_a_zoo_is_a_list_and_a_table(tmp_path: Path) -> None:
     assert [" ".join(line.split()) for line in str(found).splitlines()] == [
         "name",
         "quick kNN quick probe RankMe M params MB date",
-        "--------- ----------- ------ -------- ---- ----------",
+        "------------- ------------- ------ -------- ---- ----------",
         "a: simclr, 12 epochs on clipart",
-        "75.0 %^ 78.5 %^ 44.5 0.32 1.28 2026-11-21",
+        "75.0 % ± 1.9^ 78.5 % ± 1.8^ 44.5 0.32 1.28 2026-11-21",
         "b: byol+dsa, 6 epochs on fashion_mnist",
-        "75.0 % 78.5 % 44.5 0.32 1.28 2026-11-21",
+        "75.0 % ± 1.9 78.5 % ± 1.8 44.5 0.32 1.28 2026-11-21",
         "c: byol+dsa, 6 epochs on fashion_mnist",
         "- - - 0.32 1.28 2026-11-21",
         "d",
         "- - - 0.00 0.00 -",
-        "quick: measured in seconds at the end of training",
+        "quick: measured in seconds at the end of training, with its 95 % interval",
         "^ at the end of training, on training images",
     ]
     assert found.table() == str(found) == repr(found)
@@ -75,7 +75,7 @@ def test_numbers_of_evaluation_stand_beside_the_quick_ones_of_training(tmp_path:
     (entry.folder / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records) + '5\n{"cut sho')
     lines = str(zoo.open(tmp_path)).splitlines()
     assert lines[1].split()[:5] == ["quick", "kNN", "quick", "probe", "kNN"] and "linear" not in lines[1]
-    assert lines[4].split()[:6] == ["75.0", "%", "78.5", "%", "73.5", "%"]
+    assert " ".join(lines[4].split()).startswith("75.0 % ± 1.9 78.5 % ± 1.8 73.5 %")
     assert lines[-1] == "kNN, linear: by evaluation"
 
 
@@ -242,3 +242,19 @@ def test_a_table_needs_no_torch(tmp_path: Path) -> None:
         "assert not {'torch', 'timm', 'onnx', 'onnxruntime'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_zoo_decides_by_the_quick_probe_on_the_same_images(tmp_path) -> None:
+    def card(probe: float, **more: object) -> dict:
+        after = {"knn": 0.5, "probe": probe, "n": 400, "largest": 0.1}
+        about = {"before": {"knn": 0.3, "probe": 0.3}, "pixels": {"knn": 0.5, "probe": 0.6}}
+        return {"data": {"source": "digits"}, "after": after, **about, **more}
+
+    for name, probe in (("a", 0.8), ("b", 0.7)):
+        zoo.save(tmp_path / name, {"w": torch.zeros(2)}, card(probe))
+    opened = zoo.open(tmp_path)
+    above = "above raw pixels with 60.0 %, its start with 30.0 % and the largest class with 10.0 %"
+    assert str(opened.decision) == f"take a: 80.0 % (75.8 to 83.6); better than b; {above}"
+    assert "80.0 % (75.8 to 83.6)" in str(opened) and "before" in str(opened)
+    zoo.save(tmp_path / "c", {"w": torch.zeros(2)}, card(0.9, data={"source": "clipart"}))
+    assert zoo.open(tmp_path).decision is None, "on other images"
