@@ -19,11 +19,11 @@ from evaluation.finetuning.network import tune_network
 from evaluation.finetuning.options import NETWORK, Options
 from evaluation.finetuning.parts import Parts, copies_across, open_parts
 from evaluation.finetuning.trained import Trained
-from evaluation.learners.calibration import Calibration, scale_outputs
+from evaluation.learners.calibration import Calibration
 from evaluation.protocols.base import TUNED
 from evaluation.results.decisions import decide
 from evaluation.results.result import Result
-from evaluation.tuning.keeping import check_keepable, data_of, keep_model
+from evaluation.tuning.keeping import check_keepable, data_of, keep_model, make_classifier, measured_of
 from evaluation.tuning.processes import process_group
 from sslkit.backbones.words import PIXELS
 from sslkit.decision import Decision
@@ -37,7 +37,7 @@ from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import rank
 from sslkit.runtime.waiting import from_first, together
-from sslkit.zoo.classifier import SIGMOID, SOFTMAX, Classifier
+from sslkit.zoo.classifier import Classifier
 from sslkit.zoo.entry import CARD, ZooEntry
 
 _WORK = "the kept model"  # in messages to other ranks
@@ -149,17 +149,12 @@ def _classifier(
     layers: nn.Sequential, parts: Parts, trained: Trained, result: Result, calibration: Calibration | None
 ) -> Classifier:
     """The classifier with its calibration in the last layer."""
-    several = parts.train.y.ndim == 2
-    *first, last = layers
-    low, high = result.interval or (None, None)
-    measured = {"metric": result.metric, "value": result.value, "low": low, "high": high, "n": result.n}
-    measured = {name: value for name, value in measured.items() if value is not None}
-    about = {"data": parts.source, "made": trained.made}
-    about["measured"] = {**measured, "images": f"{len(parts.test):,} test images of {parts.source}, which took no part"}
+    images = f"{len(parts.test):,} test images of {parts.source}, which took no part"
+    measured = measured_of(result.metric, vars(result.estimate), images)
+    about = {"data": parts.source, "made": trained.made, "measured": measured}
     if calibration is not None:
         about["calibration"] = vars(calibration)
-    scaled = scale_outputs(last, 1.0 if trained.beta is None else trained.beta)
-    return Classifier(nn.Sequential(*first, scaled), tuple(trained.classes), SIGMOID if several else SOFTMAX, about)
+    return make_classifier(layers, trained.classes, parts.train.y, trained.beta, about)
 
 
 def _config(options: Options, reading: Reading) -> dict[str, Any]:

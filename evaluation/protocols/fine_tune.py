@@ -134,8 +134,8 @@ def fine_tune(
     return tune_grid(open_task(loading.load(model), dataset, reading), options, runtime)
 
 
-def tune_grid(task: Task, options: Options, runtime: Runtime) -> Result:
-    """Tune the grid on an open task, and test its best setting; see `fine_tune`."""
+def tune_grid(task: Task, options: Options, runtime: Runtime, keep: bool = False) -> Result:
+    """Tune the grid on an open task, and test its best setting; see `fine_tune`. keep: weights of the first seed."""
     settings, seeds = check_options(options, task.mirror)
     select = options.select
     with open_runner(task, NAME, replace(runtime, workers=options.workers)) as runner:
@@ -145,7 +145,7 @@ def tune_grid(task: Task, options: Options, runtime: Runtime) -> Result:
             tried, number, settings = (
                 choose_setting(runner, settings, options) if len(settings) > 1 else ([], 0, settings)
             )
-            tested = tune_on_all(runner, settings[number], seeds)
+            tested = tune_on_all(runner, settings[number], seeds, keep=keep)
     return report_grid(task, options, tried, tested)
 
 

@@ -1,20 +1,32 @@
 """A network and the classifier of its features, kept as a zoo entry that predicts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from torch import nn
+
+from evaluation.learners.calibration import scale_outputs
+from evaluation.results.records import run_id
+from evaluation.tuning.trials import Runner, Trial, key
 from sslkit.backbones import network_lines
 from sslkit.backbones.base import Backbone
 from sslkit.data.images import Images
 from sslkit.errors import UserError
+from sslkit.files.writing import name_of
 from sslkit.models.model import Model
 from sslkit.numerics.state_dicts import mismatch
+from sslkit.runtime.distributed import rank
+from sslkit.runtime.waiting import from_first, together
 from sslkit.zoo import weights
-from sslkit.zoo.classifier import Classifier
-from sslkit.zoo.entry import WEIGHTS, ZooEntry, preprocessing, save
+from sslkit.zoo.classifier import SIGMOID, SOFTMAX, Classifier
+from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, preprocessing, save
 from sslkit.zoo.loading import load_lines
 from sslkit.zoo.provenance import provenance
+
+MODELS = "models"  # folder of what a choice or a ground truth keeps
 
 
 def check_keepable(model: Model) -> None:
@@ -83,6 +95,53 @@ def keep_model(
         card["labels"] = model.card["labels"]
     card["load"] = "\n".join(load_lines(recipe.lines, preprocessing(card), range=data.get("range")))
     return save(folder, backbone.export(), card).keep_classifier(classifier)
+
+
+def keep_tuned(runner: Runner, trial: Trial, *, beta: float | None, source: str, about: Mapping[str, Any]) -> ZooEntry:
+    """Keep the network of a trial in MODELS beside the records, tuned again unless it kept its weights.
+
+    Returns its entry; of a trial that was kept before, that.
+    beta: inverse temperature; None: not calibrated. source: of the data, as it was named. about: see `Classifier`,
+    beside the data. Raises UserError for a network that no entry can hold.
+    """
+    task, setting = runner.task, trial.setting
+    check_keepable(task.model)
+    name = name_of(f"{task.model.name}-{task.name}-{run_id(key(task, trial))[:8]}")
+    folder = runner.records.path.parent / MODELS / name
+    if from_first(str(folder), (folder / CARD).is_file):
+        return ZooEntry.load(folder)
+    net = runner.network(trial)
+    classifier = make_classifier(nn.Sequential(net.head), task.classes, task.train.y, beta, {"data": source, **about})
+    with together(str(folder)):
+        if rank() == 0:
+            keep_model(
+                folder,
+                task.model,
+                net.backbone,
+                classifier,
+                data=data_of(source, task.train.centres.parts),
+                config=asdict(setting),
+                epochs=round(setting.steps * setting.batch_size / len(trial.learn), 2),
+                seed=setting.seed,
+            )
+    runner.release(trial)
+    return ZooEntry.load(folder)
+
+
+def make_classifier(
+    layers: nn.Sequential, classes: Sequence[str], y: np.ndarray, beta: float | None, about: dict[str, Any]
+) -> Classifier:
+    """Return the classifier of some layers, calibrated. y: labels that it learned from. beta, about: see above."""
+    *first, last = layers
+    scaled = nn.Sequential(*first, scale_outputs(last, 1.0 if beta is None else beta))
+    return Classifier(scaled, tuple(classes), SOFTMAX if y.ndim == 1 else SIGMOID, about)
+
+
+def measured_of(metric: str, estimate: Mapping[str, Any], images: str) -> dict[str, Any]:
+    """Return the card's field on a measured accuracy. estimate: value, interval and n. images: which, in words."""
+    low, high = estimate["interval"] or (None, None)
+    ends = {} if low is None else {"low": low, "high": high}
+    return {"metric": metric, "value": estimate["value"], **ends, "n": estimate["n"], "images": images}
 
 
 def init_of(model: Model) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def spread(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def outcome_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return the setting with its outcome, for `details`."""
-    names = ("lr", "head_lr", "weight_decay", "optimizer", "value", "loss", "diverged")
+    names = ("lr", "head_lr", "weight_decay", "optimizer", "value", "loss", "beta", "diverged")
     return {name: record.get(name) for name in names}
 
 

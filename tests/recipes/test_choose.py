@@ -34,7 +34,12 @@ def test_it_says_what_it_chose_how_sure_it_is_what_it_cost_and_what_to_run_next(
     ):
         assert said in done.stdout, done.stdout
     # ten held-out images and four steps: random weights are hardly above the largest class
-    assert ("use it    model = sslkit.load('zoo/" in done.stdout) != ("digits: take none:" in done.stdout)
+    assert ("use it    model = sslkit.load('runs/choice/models/" in done.stdout) != (
+        "digits: take none:" in done.stdout
+    )
+    (kept,) = (place / "runs" / "choice" / "models").iterdir()
+    assert f"kept runs/choice/models/{kept.name}, tuned on all 60 images" in " ".join(done.stdout.split())
+    assert zoo.ZooEntry.load(kept).classifier().classes == tuple(map(str, range(10)))
     for said in ("round 1", "chosen", "decision  digits: ", "to be the best", "cost ", "written   ", "next      "):
         assert said in " ".join(done.stdout.split("\n")), done.stdout
     found = json.loads((place / "runs" / "choice" / "digits.json").read_text())

@@ -1,13 +1,14 @@
 """ground_truth.py as a person types it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from sslkit import backbones, zoo
 
-QUICK = ["max_images=60", "max_test_images=60", "steps=3", "lr=[0.01]", "seeds=[0,1]", "device=cpu"]
+QUICK = ["max_images=60", "max_test_images=60", "steps=3", "lr=[0.01]", "device=cpu"]
 
 
 @pytest.fixture
@@ -26,14 +27,29 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_what_can_be_measured_is_and_what_fails_is_said_at_the_end(place: Path, typed) -> None:
-    done = typed("ground_truth", "zoo=[zoo]", "data=[digits]", *QUICK, cwd=place)
+    done = typed("ground_truth", "zoo=[zoo]", "data=[digits]", *QUICK, "seeds=[0,1]", cwd=place)
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert "1 failed" in done.stderr and "broken: " in done.stderr
     assert "digits: sound" in done.stdout and "highest   digits: sound" in done.stdout
     truth = json.loads((place / "runs" / "truth" / "truth.json").read_text())
     assert list(truth) == ["digits"] and list(truth["digits"]) == ["sound"]
-    again = typed("ground_truth", "zoo=zoo/sound", "data=digits", *QUICK, cwd=place)
+    again = typed("ground_truth", "zoo=zoo/sound", "data=digits", *QUICK, "seeds=[0,1]", cwd=place)
     assert again.returncode == 0 and "there already" in again.stdout, again.stderr
+
+
+@pytest.mark.parametrize("keep", ["best", "all"])
+def test_models_are_kept_that_predict_as_they_were_measured(keep: str, place: Path, typed) -> None:
+    shutil.copytree(place / "zoo" / "sound", place / "zoo" / "other")
+    models = "zoo=[zoo/sound,zoo/other]"
+    done = typed("ground_truth", models, "data=digits", *QUICK, "seeds=[0]", f"keep={keep}", cwd=place)
+    assert done.returncode == 0, done.stderr
+    truth = json.loads((place / "runs" / "truth" / "truth.json").read_text())["digits"]
+    kept = list((place / "runs" / "truth" / "models").iterdir())
+    assert len(kept) == {"best": 1, "all": 2}[keep] and done.stdout.count("is kept as") == len(kept)
+    for folder in kept:
+        about = zoo.ZooEntry.load(folder).card["classifier"]
+        assert about["measured"]["value"] == truth[folder.name.partition("-")[0]] and about["measured"]["n"] == 60
+    assert not list((place / "runs" / "truth").glob(".fine_tune-*"))
 
 
 @pytest.mark.parametrize(

@@ -105,4 +105,5 @@ def _arm(
     values = np.array([record["value"] for record in ordered[0]])
     has_right = all(record["right"] is not None for record in ordered[0])
     right = np.stack([unpack(record["right"], len(task.test)) for record in ordered[0]]) if has_right else None
-    return Arm(name, tuple(runs[0]["lr"] for runs in ordered), values, right, seconds, steps, task.test.groups)
+    rates, beta = tuple(runs[0]["lr"] for runs in ordered), mean_record(ordered[0])["beta"]
+    return Arm(name, rates, values, right, seconds, steps, task.test.groups, beta)

@@ -6,7 +6,7 @@ found.winner, found.probability, found.steps
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,25 @@ from evaluation.ranking.choice.elimination import tune_in_rounds
 from evaluation.ranking.choice.rounds import Arm, Round, rounds_of
 from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.regions import parts, recipe_for
-from evaluation.ranking.inputs.runs import SHARED, Runs
+from evaluation.ranking.inputs.runs import ALL, BEST, SHARED, Runs
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.comparison import compare
 from evaluation.results.decisions import LARGEST, candidate_of, difference_of
 from evaluation.results.measures import right_by_largest
 from evaluation.results.result import Result
+from evaluation.tuning.classifier import Setting
+from evaluation.tuning.keeping import keep_tuned
+from evaluation.tuning.task import open_task
+from evaluation.tuning.trials import Trial, open_runner
 from sslkit.decision import Candidate, Decision
 from sslkit.errors import UserError
 from sslkit.models.loading import Loading, name_of
+from sslkit.models.model import Model
 from sslkit.options.settings import MOST, MOST_SEED, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
+from sslkit.zoo.entry import ZooEntry
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +57,7 @@ class Halving:
     whole_steps: of tuning every ranked model with every rate, and with its best rate every seed.
     right_by_largest: (N,) bool, of the held-out images by always answering their largest class; None for
         several labels per image.
+    kept: the entries of tuned models, by name.
     """
 
     data: str
@@ -64,6 +71,7 @@ class Halving:
     whole_steps: int
     use: tuple[str, ...] = ()
     right_by_largest: np.ndarray | None = None
+    kept: Mapping[str, ZooEntry] = field(default_factory=dict)
 
     @property
     def decision(self) -> Decision:
@@ -147,7 +155,8 @@ def successive_halving(
     in_zoo = members(zoo)
     models = open_all(in_zoo, lambda one: load_member(one, loading))
     _at_least_two(models, models.left_out)
-    train, held = divide(_open(data, reading, options.max_images), seeds[0], "to compare models")
+    whole = _open(data, reading, options.max_images)
+    train, held = divide(whole, seeds[0], "to compare models")
     if line := near_across(train, held, f"held-out images of {train.name}", reading.columns, is_given=False):
         say(line)
     settings = [replace(setting, mirror=reading.mirrors(train)) for setting in settings]
@@ -173,7 +182,36 @@ def successive_halving(
         use=tuple(use_it(in_zoo[winner], chosen[winner], loading.image_size, loading.trust)),
         whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
         right_by_largest=right_by_largest(held.y) if held.y.ndim == 1 else None,
+        kept=_keep(rounds[-1], chosen, {"train": whole, "test": held}, settings[0], options.keep, data, runtime),
     )
+
+
+def _keep(
+    last: Round,
+    models: Mapping[str, Model],
+    splits: Mapping[str, Split],
+    setting: Setting,
+    keep: str,
+    data: Any,
+    runtime: Runtime,
+) -> dict[str, ZooEntry]:
+    """Tune models of the last round once more, on all images, those held out too, and keep them.
+
+    Nothing without a folder; a line of a network that no entry can hold.
+    """
+    arms = [arm for arm in last.arms if len(arm.values)] if keep == ALL else last.arms[: keep == BEST]
+    kept = {}
+    for arm in arms if runtime.out else ():
+        task = open_task(models[arm.model], splits)
+        trial = Trial("keep", replace(setting, lr=arm.lrs[0], steps=last.steps, seed=last.seeds[0]), task.rows())
+        value = f"{100 * arm.value:.1f} % on {len(splits['test'])} held-out ones, by which it was chosen"
+        about = {"made": f"all weights tuned on {len(task.train)} images; without a fifth of them it had {value}"}
+        try:
+            with open_runner(task, "halving", runtime) as runner:
+                kept[arm.model] = keep_tuned(runner, trial, beta=arm.beta, source=str(data), about=about)
+        except UserError as error:
+            runtime.say(f"{arm.model} is not kept: {error}")
+    return kept
 
 
 def _result(arm: Arm) -> Result:

@@ -16,9 +16,10 @@ from evaluation.ranking.choice.rounds import Arm, Round
 from evaluation.ranking.inputs.task_names import file_names, task_name
 from evaluation.results.names import short
 from sslkit.data.columns import Columns
-from sslkit.decision import LABEL
+from sslkit.decision import LABEL, USE
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive, write_text
+from sslkit.models.using import lines_to_load
 from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
 from sslkit.numerics.wilson import independent_rows, wilson
 from sslkit.terminal import say
@@ -45,10 +46,26 @@ def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool, **how: Any) 
         if pictures:
             written.append(plot(halving, Path(out) / f"{name}.png"))
     say.line(f"written   {', '.join(map(str, written))}")
-    for line in halving.use if halving.decision.taken else ():
+    for line in use_lines(halving):
         say.line(line)
     say.line(f"next      {next_command(halving, data, how)}")
     return halving
+
+
+def use_lines(found: Halving) -> list[str]:
+    """Return how the winner is used: the tuned model, where it is kept, else the weights that it began from."""
+    taken = bool(found.decision.taken)
+    if found.winner not in found.kept:
+        return list(found.use) if taken else []
+    folder = str(found.kept[found.winner].folder)
+    command = f"python recipes/predict.py {words({'checkpoint': folder, 'data': 'path/to/images'})}"
+    others = f", and {len(found.kept) - 1} others beside it" if len(found.kept) > 1 else ""
+    loading = lines_to_load(USE, folder) if taken else []
+    return [
+        f"kept      {folder}, tuned on all {found.train + found.held_out} images{others}",
+        *loading,
+        f"predict   {command}",
+    ]
 
 
 def lines(found: Halving) -> list[str]:

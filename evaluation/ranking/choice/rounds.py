@@ -13,7 +13,8 @@ class Arm:
 
     values: (S,) accuracy on the held-out images with the best rate, by seed; without any if every rate diverged.
     right: (S, N) bool, the correct of them; None for several labels per image. groups: (N,) of images that
-    belong together, or None. seconds, steps: spent on all rates.
+    belong together, or None. seconds, steps: spent on all rates. beta: inverse temperature with the best rate, by the
+    held-out images, its mean over the seeds; None if every rate diverged.
     """
 
     model: str
@@ -23,6 +24,7 @@ class Arm:
     seconds: float
     steps: int
     groups: np.ndarray | None = None
+    beta: float | None = None
 
     @property
     def by_unit(self) -> np.ndarray:

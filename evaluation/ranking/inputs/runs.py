@@ -9,6 +9,7 @@ from evaluation.features.extraction import LABELLED, LOADED
 from evaluation.tuning.optimizers import OPTIMIZERS
 from sslkit.options.settings import MOST, setting
 
+BEST, ALL, NONE = KEEP = ("best", "all", "none")
 SHARED = (*LOADED, *LABELLED, "mirror", "precision", "device", "progress")  # options of all commands that both obey
 
 
@@ -25,6 +26,9 @@ class Runs:
         (0.5, 1.0), "smallest and largest share of the image's area in a random crop", above=0, most=1
     )
     workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
+    keep: str = setting(
+        "best", "tuned models that are kept as entries below out, to predict with: best, all, none", choices=KEEP
+    )
 
     def how(self, precision: str) -> dict[str, Any]:
         """Return the options of `fine_tune` that one run has, beside its steps."""

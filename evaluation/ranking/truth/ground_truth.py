@@ -6,7 +6,7 @@ evaluation.rank(zoo, "clipart", truth=outcome.truth["clipart"])
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from evaluation.features.zoo_members import Failure, error_line, load_zoo
 from evaluation.protocols import fine_tune
 from evaluation.protocols.fine_tune import runs_of, settings_of, tune_grid
 from evaluation.ranking.inputs.candidates import draw_images
-from evaluation.ranking.inputs.runs import SHARED, Runs
+from evaluation.ranking.inputs.runs import ALL, NONE, SHARED, Runs
+from evaluation.ranking.truth.keeping import keep_measured
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.results.result import Result
 from evaluation.tuning.estimate import announce
@@ -34,10 +35,11 @@ from sslkit.errors import UserError
 from sslkit.files.writing import write_text
 from sslkit.models.loading import Loading
 from sslkit.models.model import Model
-from sslkit.options.settings import MOST, MOST_SEED, setting
+from sslkit.options.settings import MOST, MOST_SEED, setting, with_default
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime, silent
 from sslkit.runtime.distributed import rank, world_size
+from sslkit.zoo.entry import ZooEntry
 
 NEEDS = ("model", "data", "weights", "images", "settings", "value", "interval", "chosen", "grid", "seconds")
 RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
@@ -47,17 +49,19 @@ RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
 class GroundTruth:
     """truth: {task: {model: accuracy}}. results: {task: {model: record}}, see `ground_truth`. failures: the others.
 
-    settings: of the measurement.
+    settings: of the measurement. kept: {task: {model: entry}} of tuned models.
     """
 
     truth: Mapping[str, Mapping[str, float]]
     results: Mapping[str, Mapping[str, Mapping[str, Any]]]
     settings: Mapping[str, Any]
     failures: tuple[Failure, ...] = ()
+    kept: Mapping[str, Mapping[str, ZooEntry]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Runs):
+    keep: str = with_default(Runs, "keep", NONE)
     out: str | Path = setting("runs/truth", "folder of truth.json, truth_details.json and the finished runs")
     max_test_images: int | None = setting(1000, "the same for test images; null: all", least=1, most=MOST)
     lr: float | Sequence[float] = setting(
@@ -142,8 +146,8 @@ def ground_truth(
     runtime = replace(runtime, out=options.out, say=say)
     with process_group(runtime):
         runtime = runtime if rank() == 0 else replace(runtime, say=silent)
-        measurement = _Measurement(models, tasks, reading, records, settings, tuning, failures, runtime)
-        return measurement.all(options.closest, more)
+        measurement = _Measurement(models, tasks, reading, records, settings, tuning, failures, runtime, options.keep)
+        return replace(measurement.all(options.closest, more), kept=measurement.keep())
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +165,18 @@ class _Measurement:
     options: fine_tune.Options
     failures: list[Failure]
     runtime: Runtime
+    kept: str = NONE
+
+    def keep(self) -> dict[str, dict[str, ZooEntry]]:
+        """Keep the best model of each task, or all."""
+        entries: dict[str, dict[str, ZooEntry]] = {}
+        for source in self.tasks if self.kept != NONE else ():
+            column = self._latest(lambda seeds: seeds == self.settings["seeds"]).get(source, {})
+            for name in self.highest(source, len(self.models) if self.kept == ALL else 1):
+                task = open_task(self.models[name], self.tasks[source], self.reading)
+                if entry := keep_measured(task, column[name], self.options, source, self.runtime):
+                    entries.setdefault(source, {})[name] = entry
+        return entries
 
     def all(self, closest: int, more: list[int]) -> GroundTruth:
         """Measure every model on every task; the `closest` best of a task also with the seeds `more`."""
@@ -197,7 +213,8 @@ class _Measurement:
             self.write()
 
     def _measure(self, model: Model, splits: Mapping[str, Split], options: fine_tune.Options) -> dict[str, Any]:
-        return _record(tune_grid(open_task(model, splits, self.reading), options, self.runtime), splits)
+        task, keep = open_task(model, splits, self.reading), self.kept == ALL
+        return _record(tune_grid(task, options, self.runtime, keep), splits)
 
     def highest(self, task: str, count: int) -> list[str]:
         """Return the `count` models with the highest accuracies by the seeds that all models have, best first."""
