@@ -17,9 +17,12 @@ from sslkit.data.sources.column_values import (
     values_of_names,
 )
 from sslkit.data.sources.label_texts import labels_in_texts
+from sslkit.data.sources.split_words import split_of
 from sslkit.data.sources.tar_index import TarIndex
 from sslkit.data.sources.tar_samples import Keys
 from sslkit.errors import UserError
+
+SPLIT = "split"  # the key that is compared with the splits of the names
 
 
 def keys_of(columns: Columns, where: str) -> Keys:
@@ -29,6 +32,7 @@ def keys_of(columns: Columns, where: str) -> Keys:
     labels = tuple(word for word in columns.labels if not is_pattern(word))
     words = (columns.split_column, columns.group)
     others = (*(word for word in words if word and not is_pattern(word)), *columns_of_filter(columns.where))
+    others = (*others, SPLIT) if columns.split is None else others
     several = labels if len(columns.labels) > 1 else ()
     return Keys(() if several else labels, tuple(dict.fromkeys((*others, *several))))
 
@@ -50,6 +54,19 @@ def filter_index(index: TarIndex, columns: Columns, where: str) -> TarIndex:
         return index
     rows = filter_rows(columns, lambda key: values_of(index, columns, OPTION, key, where), len(index), where)
     return index.rows(np.array(rows, np.int64))
+
+
+def line_of_other_splits(index: TarIndex, split: np.ndarray, columns: Columns, where: str) -> str:
+    """A line on splits in the .json members that are not those that are read; "" for none. split: of each image."""
+    if columns.split is not None:
+        return ""
+    position = keys_of(columns, where).cells.index(SPLIT)
+    words = np.array([cells[position] or "" for cells in index.cells])[index.cell]
+    for name in dict.fromkeys(split.tolist()):
+        others = {split_of(word) for word in set(words[split == name].tolist())} - {None, name}
+        if name and others and others | {name} != {"val", "test"}:
+            return f"the key {SPLIT!r} of its .json members says other splits; columns.split={SPLIT} reads it"
+    return ""
 
 
 def split_by_columns(index: TarIndex, columns: Columns, where: str) -> tuple[tuple[str, ...], np.ndarray]:

@@ -22,7 +22,14 @@ from sslkit.data.path_list import PathList
 from sslkit.data.sources import shard_files
 from sslkit.data.sources.file_lists import METADATA
 from sslkit.data.sources.sample_images import is_image_of_sample, kinds_of
-from sslkit.data.sources.shard_columns import filter_index, groups_of, keys_of, labels_by_columns, split_by_columns
+from sslkit.data.sources.shard_columns import (
+    filter_index,
+    groups_of,
+    keys_of,
+    labels_by_columns,
+    line_of_other_splits,
+    split_by_columns,
+)
 from sslkit.data.sources.shard_contents import StoredContents
 from sslkit.data.sources.shard_files import ShardFiles
 from sslkit.data.sources.shard_labels import first_folders, labels_of
@@ -177,8 +184,9 @@ def open_shards(source: str, options: ImageOptions) -> ShardImages:
     if labels is None:
         labels, unused = labels_of(index, split, wanted, where)
     groups = groups_of(index, split, splits, wanted, columns, where)
+    other = line_of_other_splits(index, split, columns, where)
     for remark in filter(
-        None, (line, _of_no_split(shards, wanted), *_remarks(index, rows, others, left_out + unused, used))
+        None, (line, other, _of_no_split(shards, wanted), *_remarks(index, rows, others, left_out + unused, used))
     ):
         say.warn(f"{where}: {remark}", stacklevel=3)
     identity = Identity(where, source, splits, **labels, groups=groups)

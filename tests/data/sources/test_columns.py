@@ -115,6 +115,17 @@ def test_columns_of_which_each_image_has_one_are_told(tmp_path: Path) -> None:
     assert not any("each image has one" in str(warning.message) for warning in caught)
 
 
+@pytest.mark.parametrize("word", ["train", "test"])
+def test_other_splits_in_the_json_of_shards_are_told(tmp_path: Path, word: str) -> None:
+    about = json.dumps({"split": word, "label": 1}).encode()
+    tar(tmp_path / "all.tar", [("a.png", picture("a")), ("a.json", about), ("b.png", picture("b"))])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        open_images(f"shards:{tmp_path / 'all.tar'}", image_size=8, cache=None)
+    told = "the key 'split' of its .json members says other splits; columns.split=split reads it"
+    assert any(told in str(warning.message) for warning in caught) is (word == "test")
+
+
 def name_of(images: Images, row: int) -> int:
     """The patient of a row, by its picture."""
     content = images.content(row)

@@ -61,7 +61,7 @@ def test_what_holds_no_class_is_shown(cls: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (['metadata.jsonl={"file_name":"a.png","label":1}'], "1 other member: 1 .jsonl"),
+        (['metadata.jsonl={"file_name":"a.png","label":1}'], "1 other member: 1 metadata.jsonl"),
         (["labels.csv=file,label"], "1 other member: 1 .csv"),
         (["a.label.npy=x", "b.label.npy=x"], "2 other members: 2 .npy"),
         (["a.png.txt=a cat", "b.png.txt=a dog"], "2 other members: 2 .png.txt"),
