@@ -59,7 +59,7 @@ class TestEveryForm:
         folder = path.parents[1]
         assert path.parent == folder / "exports" and [e.folder for e in zoo.open(folder.parent)] == [folder]
         if to in WRITE_ONLY:
-            with pytest.raises(UserError, match="give the entry, or its export to onnx or timm"):
+            with pytest.raises(UserError, match="give the entry, or an export to onnx or timm"):
                 sslkit.load(path)
             return
         ours, net = zoo.ZooEntry.load(folder).backbone(), sslkit.load(path)
