@@ -60,7 +60,7 @@ def test_probabilities_are_those_of_the_entry_from_pixels_and_from_files(to: str
     np.testing.assert_allclose(by_the_lines(path, [model.normalize(squares)]), expected.values, rtol=0, atol=1e-5)
     of_files = by_the_lines(path, [five / name for name in FIVE])
     apart = float(np.abs(of_files - expected.values).max())
-    assert apart <= 1e-3, apart
+    assert apart <= 1e-5, apart
 
 
 @pytest.mark.parametrize("to", READ)
