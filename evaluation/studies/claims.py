@@ -92,9 +92,25 @@ def _evaluate_claim(
     else:
         common = sorted(set.intersection(*(set(seeds) for seeds in differences)))
         values = [float(np.mean([seeds[seed] for seeds in differences])) for seed in common]
-    mean = replace(over_seeds(values, unit=""), unit=unit)  # a difference may be below 0, unlike a fraction
-    numbers = f"{format_difference(mean)} over {len(values)} {over}{_paper_difference(claim, published)}"
+    mean = _mean_difference(values, unit)
+    members = _members(claim, by_job, unit) if 1 < len(differences) < MANY else ""
+    numbers = f"{format_difference(mean)} over {len(values)} {over}{members}{_paper_difference(claim, published)}"
     return outcome(mean, claim.sign, claim.within), numbers, mean.interval is not None
+
+
+def _mean_difference(values: Sequence[float], unit: str) -> Estimate:
+    return replace(over_seeds(values, unit=""), unit=unit)  # a difference may be below 0, unlike a fraction
+
+
+def _members(claim: Claim, by_job: Mapping[str, Numbers], unit: str) -> str:
+    """What each of a few pairs of rows says by itself: their mean hides how unlike they are."""
+    rows = [row for row, _ in claim.pairs]
+    texts = []
+    for row, base in claim.pairs:
+        if values := [*_by_seed(by_job, row, base, claim.column).values()]:
+            name = row if rows.count(row) == 1 else f"{row} over {base}"
+            texts.append(f"{name}: {format_difference(_mean_difference(values, unit))}")
+    return f" ({', '.join(texts)})"
 
 
 def _by_seed(by_job: Mapping[str, Numbers], row: str, base: str, column: str) -> dict[int, float]:

@@ -28,6 +28,18 @@ def test_only_seeds_that_both_rows_have_are_compared() -> None:
     assert "over 2 seeds" in told(Claim("more", "top-1", (("dsa", "plain"),)), found)[1]
 
 
+def test_a_mean_of_two_pairs_says_what_each_of_them_does() -> None:
+    found = rows(a=[0.5, 0.5, 0.5], b=[0.5, 0.5, 0.5], a_dsa=[0.7, 0.69, 0.71], b_dsa=[0.52, 0.48, 0.5])
+    sentence = told(Claim("more", "top-1", (("a_dsa", "a"), ("b_dsa", "b"))), found)[1]
+    assert (
+        "+10 points (+7.5 to +12) over 3 seeds (a_dsa: +20 points (+18 to +22), b_dsa: +0 points (-5 to +5))"
+        in sentence
+    )
+    both = told(Claim("more", "top-1", (("a_dsa", "a"), ("a_dsa", "b"))), found)[1]
+    assert "(a_dsa over a: +20 points (+18 to +22), a_dsa over b: +20 points (+18 to +22))" in both
+    assert "over 3 seeds" in (one := told(Claim("more", "top-1", (("a_dsa", "a"),)), found)[1]) and "a_dsa:" not in one
+
+
 def test_three_pairs_or_more_are_the_sample() -> None:
     found = rows(a=[0.5, 0.5], b=[0.5, 0.5], c=[0.5, 0.5], d=[0.4, 0.6])
     pairs = (("a", "d"), ("b", "d"), ("c", "d"))
