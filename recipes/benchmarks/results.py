@@ -6,7 +6,8 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,15 @@ def keep(name: str, key: str, numbers: dict[str, Any], part: str = "runs") -> No
             numbers = {**numbers, "made": made}
         results[part] = dict(sorted({**results.get(part, {}), key: numbers}.items()))
         write(path, results)
+
+
+def drop(name: str, keys: Collection[str]) -> None:
+    """Take results away, to measure them again; the old ones are in the history."""
+    path = path_of(name)
+    with open(path.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        results = load(name)
+        write(path, results | {"runs": {key: row for key, row in results["runs"].items() if key not in keys}})
 
 
 def measure(
@@ -95,3 +105,12 @@ def version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def put_tables(page: Path, texts: Iterable[str]) -> None:
+    """Write tables into a page, each in the place of the one there that begins with the same first cell."""
+    content = page.read_text(encoding="utf-8")
+    for text in texts:
+        first = re.escape(text.split("|")[1])
+        content = re.sub(rf"^\|{first}\|.*(?:\n\|.*)*", lambda _, text=text: text, content, count=1, flags=re.M)
+    write_text(page, content)

@@ -26,7 +26,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import cli
+import fingerprints
 import numpy as np
+from keys import key_now
 from objectives.experiments import write_experiments
 from objectives.settings import (
     BATCH,
@@ -43,8 +45,8 @@ from objectives.settings import (
     settings,
     views,
 )
-from objectives.tables import table
-from results import keep_constant, load, measure
+from objectives.tables import parts_of, table
+from results import commit, keep_constant, load, measure
 
 import sslkit
 from evaluation.studies.cells import Cell
@@ -66,6 +68,8 @@ def main() -> None:
             cells, section = tuning(names), "tuning"
         else:
             cells, section = runs(names, args.seeds, args.epochs, args.plugins), part_of(args.epochs)
+        if not args.tune:
+            fingerprints.update(sorted({part for run in cells for part in parts_of(run)}), (commit() or "")[:8])
         measure(RESULTS, cells, args.jobs, section, begin=partial(as_in_training, args.threads))
         if args.tune:
             keep_constant("sslkit.training.build:NARROW_RATE", usual_rate(), RESULTS)
@@ -140,6 +144,7 @@ def one(name: str, plugin: str, seed: int, epochs: int) -> dict[str, Any]:
     numbers = round_numbers(card, "probe", "knn", "inter", "intra")
     numbers |= {"rankme": round(card["diagnostics"]["rankme"], 2), "seconds": card["seconds"]}
     numbers |= {"backbone": card["backbone"]["name"]}
+    numbers |= {"key": key_now(parts_of(f"{name}{plugin} | {seed}"))}
     return numbers | {"random": {k: round(card["before"][k], 4) for k in ("probe", "knn", "inter", "intra")}}
 
 

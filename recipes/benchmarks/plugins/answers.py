@@ -2,10 +2,25 @@
 
 import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plugins.plan import ALONE, BESIDE, CONTROLS, CORE, FORMS, OBJECTIVES, OTHER_PRIORS, PARTS, PRIORED, PRIORS
+from keys import MARK, find_stale
+from plugins.plan import (
+    ALONE,
+    BESIDE,
+    BESIDE_KIND,
+    CONTROLS,
+    CORE,
+    FORMS,
+    OBJECTIVES,
+    OTHER_PRIORS,
+    PARTS,
+    PRIORED,
+    PRIORS,
+    parts_of,
+    parts_of_form,
+)
 from seeds import Rows, by_chance, differences, half_width, interval, spread
 
 from evaluation.results.statistics import over_seeds
@@ -34,11 +49,16 @@ Points over the plain objective: the mean over objectives of their means over se
 objectives; where the objectives are columns, the mean and interval over seeds. Other measures times 100: few-shot,
 5-way 5-shot on letters that no run was trained with; transfer, the mean probe on the other sets; the distance between
 class means (more is better) and the variance within classes (less is better). *: it helps by the rule of plan.py."""
+OLDER = "the code that made it computes something else now (`recipes/benchmarks/fingerprints.py`)"
+NOTHING_OLDER = f"{MARK.strip()}: nothing here is of older code (`recipes/benchmarks/fingerprints.py`)."
 
 
 def tables(runs: Runs) -> str:
+    older = [name for name in OBJECTIVES if name in find_stale(runs, parts_of).parts]
+    rest = [name for name in OBJECTIVES if name not in older]
     sections = {
         "The five objectives": [answer(runs)],
+        **({f"Without {', '.join(older)}, of older code": [answer(runs, rest)]} if older and rest else {}),
         f"The four that compare views: {', '.join(VIEWS)}": [answer(runs, VIEWS)],
         "By prior": [priors(runs), other_measures(of_part(runs, "priors"), FASHION, OTHER_PRIORS)],
         "One form minus another (*: an interval without 0)": [minus(runs, FROM_ALONE), minus(runs, FROM_DEFAULT)],
@@ -47,7 +67,33 @@ def tables(runs: Runs) -> str:
         "The claims of the papers": [claims(runs)],
     }
     parts = (text for title, texts in sections.items() for text in (f"## {title}", *texts))
-    return "\n\n".join([LEGEND, *parts]) + "\n"
+    return "\n\n".join([LEGEND, of_older_code(runs), *parts]) + "\n"
+
+
+def of_page(runs: Runs) -> list[str]:
+    """The tables that the study's page shows, too."""
+    return [answer(runs), other_measures(runs, FASHION), priors(runs), minus(runs, FROM_ALONE).partition("\n\n")[0]]
+
+
+def of_older_code(runs: Runs) -> str:
+    """The meaning of the marks, and what is of older code."""
+    stale = find_stale(runs, parts_of)
+    if not stale.parts and not stale.measures:
+        return NOTHING_OLDER
+    parts = [f"{part} ({count} runs)" for part, count in stale.parts.items()]
+    parts += [f"{ACCURACIES.get(name) or OTHERS[name]} (all {len(runs)} runs)" for name in sorted(stale.measures)]
+    means = [name for name in OBJECTIVES if name in stale.parts]
+    also = f" Every mean over objectives has runs of {' and '.join(means)}." if means else ""
+    return (
+        f"{MARK.strip()}: {OLDER}: {', '.join(parts)}.{also} `run.py --stale MINUTES` runs the cheapest of them again."
+    )
+
+
+def mark_form(runs: Runs, form: str) -> str:
+    """The form, marked if runs of it are of older code of its plug-in or prior."""
+    of_form = {key: row for key, row in runs.items() if key.split(" | ")[2] == form}
+    parts = (part for kind in BESIDE_KIND.values() for part in parts_of_form(form, kind))
+    return find_stale(of_form, parts_of).mark(form, *parts)
 
 
 def settings_of(runs: Runs) -> list[Setting]:
@@ -127,7 +173,9 @@ def answer(runs: Runs, only: Sequence[str] = OBJECTIVES) -> str:
     settings = settings_of(runs)
     lines = [["form", *(text for setting in settings for text in (title_of(setting), "over random network"))]]
     for form in (form for form in JUDGED if any(form in forms_of(runs, setting) for setting in settings)):
-        lines.append([form, *(cell for setting in settings for cell in gain_cells(runs, setting, form, only))])
+        lines.append(
+            [mark_form(runs, form), *(cell for setting in settings for cell in gain_cells(runs, setting, form, only))]
+        )
     return markdown(lines, range(1, len(lines[0])))
 
 
@@ -143,7 +191,8 @@ def gain_cells(runs: Runs, setting: Setting, form: str, only: Sequence[str]) -> 
 def priors(runs: Runs) -> str:
     """A prior a row: what each plug-in adds with it on fashion, with the seeds and objectives that all priors have."""
     runs = of_part(runs, "priors")
-    lines = [[f"{title_of(FASHION)}, prior", *(text for plugin in PRIORED for text in (plugin, "over random network"))]]
+    heads = (text for plugin in PRIORED for text in (mark_form(runs, plugin), "over random network"))
+    lines = [[f"{title_of(FASHION)}, prior", *heads]]
     for prior in ("pca", *PRIORS, "alone"):
         forms = [plugin if prior == "pca" else f"{plugin}, {prior}" for plugin in PRIORED]
         pairs = [gain_cells(runs, FASHION, form, VIEWS) for form in forms]
@@ -153,12 +202,13 @@ def priors(runs: Runs) -> str:
 
 def minus(runs: Runs, pairs: Sequence[tuple[str, str]]) -> str:
     """A form and set a row: it minus another form, over objectives that compare views, by measure; *: not 0."""
-    lines, beside = [["one form minus another", *ACCURACIES.values()]], []
+    lines, beside = [["one form minus another", *_mark_measures(runs, ACCURACIES)]], []
     for (form, base), setting in itertools.product(pairs, settings_of(runs)):
         gains_by_measure = [list(gains(runs, setting, form, base, measure, VIEWS).values()) for measure in ACCURACIES]
         if any(gains_by_measure):
             cells = (interval(values) + " *" * differs(values) for values in gains_by_measure)
-            lines.append([f"{form} - {base.removeprefix(f'{form}, ')}, {title_of(setting)}", *cells])
+            marked = mark_form({key: row for key, row in runs.items() if _is_of(key, setting)}, form)
+            lines.append([f"{marked} - {base.removeprefix(f'{form}, ')}, {title_of(setting)}", *cells])
             beside += [differs(values) for values in gains_by_measure if len(values) > 1]
     return f"{markdown(lines, range(1, len(lines[0])))}\n\n{by_chance(len(beside), sum(beside))}"
 
@@ -171,25 +221,33 @@ def of_part(runs: Runs, part: str) -> Runs:
 
 def other_measures(runs: Runs, setting: Setting, forms: Sequence[str] = JUDGED) -> str:
     """A form a row: its mean gain over the objectives in each of the other measures, times 100."""
-    lines = [[title_of(setting), *OTHERS.values()]]
+    runs = {key: row for key, row in runs.items() if _is_of(key, setting)}
+    lines = [[title_of(setting), *_mark_measures(runs, OTHERS)]]
     for form in (form for form in forms_of(runs, setting) if form in forms):
         by_measure = (gains(runs, setting, form, "plain", measure) for measure in OTHERS)
-        lines.append([form, *(interval(list(gained.values())) for gained in by_measure)])
+        lines.append([mark_form(runs, form), *(interval(list(gained.values())) for gained in by_measure)])
     return markdown(lines, range(1, len(lines[0])))
+
+
+def _mark_measures(runs: Runs, names: Mapping[str, str]) -> list[str]:
+    stale = find_stale(runs, parts_of)
+    return [stale.mark(text, name) for name, text in names.items()]
 
 
 def by_objective(runs: Runs, setting: Setting) -> str:
     """A form a row: what it adds to each objective's probe, mean and t-interval over the seeds; * where it helps."""
     names = objectives_of(runs, setting)
     plain = [spread([100 * row["probe"] for row in of(runs, setting, name, "plain").values()]) for name in names]
-    lines = [[title_of(setting), *names], ["plain, %", *plain]]
+    runs = {key: row for key, row in runs.items() if _is_of(key, setting)}
+    stale = find_stale(runs, parts_of)
+    lines = [[title_of(setting), *map(stale.mark, names)], ["plain, %", *plain]]
     for form in forms_of(runs, setting):
         control, cells = control_of(form), []
         for name in names:
             gained = over(runs, setting, name, form, "plain")
             beside = over(runs, setting, name, form, control) if control else []
             cells.append(interval(gained) + " *" * helps(gained, control, beside))
-        lines.append([form, *cells])
+        lines.append([mark_form(runs, form), *cells])
     return markdown(lines, range(1, len(lines[0])))
 
 

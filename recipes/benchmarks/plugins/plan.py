@@ -81,6 +81,27 @@ CONTROLS = tuple(f"{plugin}, random network" for plugin in PRIORED)
 CORE = ("plain", "dsa", "dsa, paper", "adc", "guide", *CONTROLS, "sigreg", "visreg", "koleo")
 OTHER_PRIORS = tuple(form for form in FORMS if form not in CORE)
 ALONE = tuple(f"{plugin}, alone" for plugin in PRIORED)
+BESIDE_KIND = {
+    True: "byol",
+    False: "mae",
+}  # the one beside which a plug-in's code is tried, if an objective compares views
+PRIORS_OF_CODE = tuple(prior for prior in PRIORS if prior not in ("shuffled", "wheel"))  # which are files
+
+
+def parts_of(run: str) -> list[str]:
+    """The parts of the code (`fingerprints.py`) that a run rests on, by its name "DATA | OBJECTIVE | FORM | ..."."""
+    _, name, form, *_ = run.split(" | ")
+    return [name, *parts_of_form(form, BESIDE_KIND[name not in SLOW]), "judging"]
+
+
+def parts_of_form(form: str, kind: str) -> list[str]:
+    """The parts that a form adds: its plug-in, beside an objective of this kind, and its prior."""
+    plugin = FORMS[form][0]
+    if not plugin:
+        return []
+    prior = form.removeprefix(f"{plugin}, ")
+    whole = form if form in CORE and form not in CONTROLS else plugin
+    return [f"{kind} + {whole}", *([f"{BESIDE_KIND[True]} + guide, {prior}"] if prior in PRIORS_OF_CODE else [])]
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,18 @@
 """Which plug-in, with which prior, helps which objective, on what, by how much?
 
     python recipes/benchmarks/plugins/run.py --jobs 2 [--parts short priors]     (skips finished runs)
-    python recipes/benchmarks/plugins/run.py --table
+    python recipes/benchmarks/plugins/run.py --table                  (writes tables, picture and page anew)
+    python recipes/benchmarks/plugins/run.py --stale MINUTES          (runs of older code again, the cheapest first)
 
 The plan was written before the runs: plan.py.
 """
 
 import argparse
 import os
+import re
 import sys
 import tempfile
+from collections import defaultdict
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -19,14 +22,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # runs are parallel: of more threads each waits for the others
 
 import cli
+import fingerprints
 import numpy as np
 import torch
+from keys import JUDGING, MARK, key_now, stale_parts
 from objectives.settings import BATCH, best, config, round_numbers, settings
-from plugins.answers import tables
+from plugins.answers import of_older_code, of_page, tables
 from plugins.controls import objective_switched_off, write_data, write_novel_letters, write_shuffled
-from plugins.plan import FORMS, PARTS
+from plugins.plan import FORMS, PARTS, parts_of
 from plugins.plot import draw
-from results import commit, load, measure, path_of
+from results import commit, drop, load, measure, path_of, put_tables
 
 import evaluation
 import sslkit
@@ -39,18 +44,55 @@ TRANSFER = ("fashion", "clipart", "digits")
 
 def main() -> None:
     args = arguments()
+    before = load(RESULTS)["runs"]
+    again = cheapest_stale(before, args.stale) if args.stale else []
     if not args.table:
-        planned = [run for section in args.parts for run in PARTS[section].runs()]
-        cells = {" | ".join(map(str, run)): partial(train_and_evaluate, *run) for run in planned}
+        planned = {" | ".join(map(str, run)): run for section in args.parts for run in PARTS[section].runs()}
+        cells = {key: partial(train_and_evaluate, *run) for key, run in planned.items()}
+        if again:
+            drop(RESULTS, again)
+            cells = {key: cells[key] for key in again}
+        needed = {part for key in cells if key not in load(RESULTS)["runs"] for part in parts_of(key)}
+        fingerprints.update(sorted(needed), (commit() or "")[:8])
         measure(RESULTS, cells, args.jobs, begin=partial(torch.set_num_threads, 1))
     runs, page = load(RESULTS)["runs"], path_of(RESULTS).with_suffix(".md")
-    page.write_text(tables(runs))
+    write_pages(runs)
     draw(runs, page.with_suffix(".png"))
     print(page.read_text())
+    for key in again:
+        print(f"{key}: probe {before[key]['probe']:.4f} by the older code, {runs[key]['probe']:.4f} now")
+
+
+def write_pages(runs: dict[str, Any]) -> None:
+    """Write the tables anew, and those of the study's page, with the marks of runs of older code."""
+    page = path_of(RESULTS).with_suffix(".md")
+    page.write_text(tables(runs))
+    readme = page.parents[1] / "README.md"
+    put_tables(readme, of_page(runs))
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(re.sub(rf"^{MARK.strip()}: .*$", lambda _: of_older_code(runs), text, count=1, flags=re.M))
+
+
+def cheapest_stale(runs: dict[str, Any], minutes: float) -> list[str]:
+    """The runs whose training is of older code, whole sets, objectives and seeds, the cheapest first.
+
+    minutes: that their runs took; the cheapest is among them in any case.
+    """
+    blocks = defaultdict(list)
+    for key, row in runs.items():
+        if set(stale_parts(row, parts_of(key))) - {JUDGING}:
+            data, name, _, epochs, seed = key.split(" | ")
+            blocks[data, name, epochs, seed].append(key)
+    chosen: list[str] = []
+    for block in sorted(blocks.values(), key=lambda block: sum(runs[key]["seconds"] for key in block)):
+        if not chosen or sum(runs[key]["seconds"] for key in [*chosen, *block]) <= 60 * minutes:
+            chosen += block
+    return chosen
 
 
 def arguments() -> argparse.Namespace:
     parser = cli.parser(__doc__, "jobs", "table")
+    parser.add_argument("--stale", type=float, metavar="MINUTES", help="run so many of older code again")
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
     return parser.parse_args()
 
@@ -73,7 +115,8 @@ def train_and_evaluate(data: str, name: str, form: str, epochs: int, seed: int) 
         results = round_numbers(entry.card, "probe", "knn", "inter", "intra") | elsewhere(entry, data, scratch)
         results |= {"rankme": round(entry.card["diagnostics"]["rankme"], 2), "seconds": entry.card["seconds"]}
         results["device"] = entry.card["computed"]["device"]
-    return results | {"commit": (commit() or "")[:8], "date": date.today().isoformat()}
+    made = {"commit": (commit() or "")[:8], "date": date.today().isoformat()}
+    return results | made | {"key": key_now(parts_of(" | ".join(map(str, (data, name, form, epochs, seed)))))}
 
 
 def elsewhere(entry: sslkit.ZooEntry, data: str, scratch: Path) -> dict[str, float]:

@@ -32,7 +32,7 @@ def test_a_mean_of_two_pairs_says_what_each_of_them_does() -> None:
     found = rows(a=[0.5, 0.5, 0.5], b=[0.5, 0.5, 0.5], a_dsa=[0.7, 0.69, 0.71], b_dsa=[0.52, 0.48, 0.5])
     sentence = told(Claim("more", "top-1", (("a_dsa", "a"), ("b_dsa", "b"))), found)[1]
     assert (
-        "+10 points (+7.5 to +12) over 3 seeds (a_dsa: +20 points (+18 to +22), b_dsa: +0 points (-5 to +5))"
+        "+10 points (+6.7 to +13) over 3 seeds (a_dsa: +20 points (+18 to +22), b_dsa: +0 points (-5 to +5))"
         in sentence
     )
     both = told(Claim("more", "top-1", (("a_dsa", "a"), ("a_dsa", "b"))), found)[1]
