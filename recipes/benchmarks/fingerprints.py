@@ -4,7 +4,7 @@ A digest of sources changes with each name, file and faster form. A fingerprint 
 miniature: the losses of the first steps of `sslkit.pretrain`, an epoch each, with the settings of the study, and the
 measures of a network of random weights. So only a change of what is computed changes it: of views, network, loss,
 gradient, optimiser, schedule, hooks between epochs, judging. It holds no time, and nothing that only larger batches or
-later epochs reach. From 2026-11-28 to 30, over some 400 commits, SwAV's changed once, ADC's once, no other objective's.
+later epochs reach. LOG.md has what it and a digest of sources would have named in 408 commits.
 
 `fingerprints.json` has every fingerprint that a part had, by a key, and the key of today's code. Each run of a study
 has the keys of its parts; where one is not today's, the tables mark what it stands in (`stale.py`).
@@ -92,10 +92,10 @@ def write_images(path: Path, n: int, *, labelled: bool, shape: tuple[int, int, i
     rng, arrays = np.random.default_rng(0), {}
     coarse = rng.integers(0, 256, (CLASSES, shape[0], shape[1] // 4, shape[2] // 4))
     patterns = np.kron(coarse, np.ones((1, 1, 4, 4), dtype=int))
-    for part in ("train", "test")[: 1 + labelled]:
+    for split in ("train", "test")[: 1 + labelled]:
         y = np.arange(n) % CLASSES
         x = (2 * patterns[y] + 3 * rng.integers(0, 256, (n, *shape))) // 5
-        arrays |= {f"x_{part}": x.astype(np.uint8)} | ({f"y_{part}": y} if labelled else {})
+        arrays |= {f"x_{split}": x.astype(np.uint8)} | ({f"y_{split}": y} if labelled else {})
     np.savez(path, **arrays)
 
 

@@ -69,7 +69,7 @@ def main() -> None:
         else:
             cells, section = runs(names, args.seeds, args.epochs, args.plugins), part_of(args.epochs)
         if not args.tune:
-            fingerprints.update(sorted({part for run in cells for part in parts_of(run)}), (commit() or "")[:8])
+            fingerprints.update(sorted({name for run in cells for name in parts_of(run)}), (commit() or "")[:8])
         measure(RESULTS, cells, args.jobs, section, begin=partial(as_in_training, args.threads))
         if args.tune:
             keep_constant("sslkit.training.build:NARROW_RATE", usual_rate(), RESULTS)

@@ -80,7 +80,7 @@ def of_older_code(runs: Runs) -> str:
     stale = find_stale(runs, parts_of)
     if not stale.parts and not stale.measures:
         return NOTHING_OLDER
-    parts = [f"{part} ({count} runs)" for part, count in stale.parts.items()]
+    parts = [f"{name} ({count} runs)" for name, count in stale.parts.items()]
     parts += [f"{ACCURACIES.get(name) or OTHERS[name]} (all {len(runs)} runs)" for name in sorted(stale.measures)]
     means = [name for name in OBJECTIVES if name in stale.parts]
     also = f" Every mean over objectives has runs of {' and '.join(means)}." if means else ""
@@ -92,7 +92,7 @@ def of_older_code(runs: Runs) -> str:
 def mark_form(runs: Runs, form: str) -> str:
     """The form, marked if runs of it are of older code of its plug-in or prior."""
     of_form = {key: row for key, row in runs.items() if key.split(" | ")[2] == form}
-    parts = (part for kind in BESIDE_KIND.values() for part in parts_of_form(form, kind))
+    parts = (component for kind in BESIDE_KIND.values() for component in parts_of_form(form, kind))
     return find_stale(of_form, parts_of).mark(form, *parts)
 
 

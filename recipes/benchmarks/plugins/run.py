@@ -52,7 +52,7 @@ def main() -> None:
         if again:
             drop(RESULTS, again)
             cells = {key: cells[key] for key in again}
-        needed = {part for key in cells if key not in load(RESULTS)["runs"] for part in parts_of(key)}
+        needed = {name for key in cells if key not in load(RESULTS)["runs"] for name in parts_of(key)}
         fingerprints.update(sorted(needed), (commit() or "")[:8])
         measure(RESULTS, cells, args.jobs, begin=partial(torch.set_num_threads, 1))
     runs, page = load(RESULTS)["runs"], path_of(RESULTS).with_suffix(".md")
