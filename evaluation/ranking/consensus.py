@@ -121,21 +121,23 @@ class Consensus:
         """Return the first model of the order, then those that share its rank; none without a consensus."""
         return self._level(self.order()[:1].tolist())
 
-    def decision(self, models: Sequence[str], nulls: Sequence[Null] = ()) -> Decision:
+    def decision(self, models: Sequence[str], nulls: Sequence[Null] = (), costs: Sequence[float] = ()) -> Decision:
         """Return which of the models (M names) to take; those that share its rank, or are in the shortlist, may be as
         good. Without probabilities it is only the first. Raises IndexError without a consensus.
 
         nulls: what the first must be above. Models with random weights, and raw pixels, are not taken beside others.
+        costs: multiply-adds of each, nan where they are not known; () where none is.
         """
         order = self.order().tolist()
         taken = [k for k in order if not is_null(models[k])] or order
         m, *level = self._level(taken[:1])
         tied = [k for k in dict.fromkeys([*level, *self.shortlist()]) if k != m]
         worse = [k for k in taken if k not in (m, *tied) and not np.isnan(self.best[k])]
+        costs = costs or (math.nan,) * len(models)
         against = [(null.candidate, null.differences[m]) for null in nulls if null.candidate.name != models[m]]
         return Decision(
-            Candidate(models[m], self._facts(m)),
-            [Candidate(models[k]) for k in tied],
+            Candidate(models[m], self._facts(m), costs[m]),
+            [Candidate(models[k], cost=costs[k]) for k in tied],
             [Candidate(models[k]) for k in worse],
             [null for null, difference in against if difference.is_above],
             [(null, difference) for null, difference in against if not difference.is_above],

@@ -63,6 +63,7 @@ def _fields(record: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
             "left_out": {str(name): str(why) for name, why in dict(record.get("left_out") or {}).items()},
             "details": dict(record.get("details") or {}),
             "made": dict(record.get("made") or {}),
+            "costs": tuple(_array(record, "costs", size[:1]).tolist()) if record.get("costs") else (),
             "truth": truth,
             "agreement": {name: [_agreement(entry) for entry in column] for name, column in agreements.items()},
         }

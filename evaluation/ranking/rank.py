@@ -184,6 +184,7 @@ def _rank_candidates(
             spec.name: {names[m]: dict(result.diagnostics) for m, result in results.items()} for spec, results in scored
         },
         sources=sources,
+        costs=tuple(candidate.multiply_adds for candidate in candidates),
         **stacked,
     )
 

@@ -43,6 +43,7 @@ class Ranking:
     sources: model -> kind, classes, data of its source head, where a metric reads it; ranks by such a metric are within
         a group, see `evaluation.ranking.inputs.source_marks`.
     details: {metric: {model: diagnostics}}.
+    costs: M multiply-adds of an image, nan for given features; () where they were not recorded.
     made: date, seed, bootstrap, device, the requested split and sizes, versions.
     """
 
@@ -66,6 +67,7 @@ class Ranking:
     made: Mapping[str, Any] = field(default_factory=dict, repr=False)
     left_out: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    costs: tuple[float, ...] = ()
 
     @property
     def order(self) -> list[str]:
@@ -84,7 +86,8 @@ class Ranking:
         """Which model to take; None if no metric scores every model."""
         if not self.consensus.first():
             return None
-        return self.consensus.decision(self.models, [null for null in self.nulls if null.candidate.name != RAW])
+        nulls = [null for null in self.nulls if null.candidate.name != RAW]
+        return self.consensus.decision(self.models, nulls, self.costs)
 
     @property
     def explanation(self) -> list[str]:

@@ -1,5 +1,6 @@
 """The members of a zoo prepared for a ranking: the features of each on the same images."""
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -42,7 +43,8 @@ class Candidate:
     network saw them in its pretraining.
 
     source: the head behind the source probabilities. lacks: reason by input, of one that could not be had.
-    image_size: pixels at which the model sees the images; 0 for given features.
+    image_size: pixels at which the model sees the images; 0 for given features. multiply_adds: of an image; nan for
+    given features.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Candidate:
     source: SourceHead | None = None
     lacks: Mapping[str, str] = field(default_factory=dict)
     image_size: int = 0
+    multiply_adds: float = math.nan
 
 
 def are_arrays(zoo: Any) -> bool:
@@ -182,7 +185,8 @@ def of_models(
         features = features_of(model, task, *how)
         made = _candidate(name, model, features, task.boxes, head, statistics, runtime)
         notes = filter(None, (*made.notes, seen(model.card, judged)))
-        made = replace(made, source=head, lacks=lacks, notes=tuple(notes), image_size=model.image_size)
+        about = {"image_size": model.image_size, "multiply_adds": model.multiply_adds}
+        made = replace(made, source=head, lacks=lacks, notes=tuple(notes), **about)
         if "untrained" not in needs:
             return made
         runtime.say(f"features of the same images: {name} with random weights")

@@ -164,4 +164,6 @@ def test_the_verdict_names_what_may_be_as_good_and_no_control_that_is_worse() ->
     assert sharp.shortlist() == [0, 1]
     models = ["a", "b", "c", "random:d", "e", "random:f"]
     assert str(sharp.decision(models)) == "take a: 70 % to be the best; not told apart from b; better than c and e"
+    costs = (5.0, 2.0, 9.0, 1.0, 1.0, 1.0)
+    assert "not told apart from b, which is cheaper; better" in str(sharp.decision(models, costs=costs))
     assert str(even.decision(models)).endswith("; not told apart from b, c, random:d and 2 others")
