@@ -155,7 +155,9 @@ def test_an_entry_of_clips_loads_frozen_with_frames_and_stride(entry) -> None:
 
 @pytest.mark.parametrize("to", ["timm", "hf", "torchvision"])
 def test_other_libraries_have_no_form_for_it(entry, to: str) -> None:
-    with pytest.raises(UserError, match=r"made by narrow_slow, not by timm; possible for this network: onnx, torch_export$"):
+    with pytest.raises(
+        UserError, match=r"made by narrow_slow, not by timm; possible for this network: onnx, torch_export$"
+    ):
         zoo.export(entry, to=to)
 
 

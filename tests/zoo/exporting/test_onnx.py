@@ -70,7 +70,9 @@ def test_a_network_that_timm_does_not_make(entry_of, monkeypatch) -> None:
     torch.testing.assert_close(written.net(x), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(sslkit.load(entry.folder, trust=trust).net(x), expected)
     for to in ("timm", "hf", "torchvision"):
-        with pytest.raises(UserError, match=r"own_network:function, not by timm; possible for this network: onnx, torch_export$"):
+        with pytest.raises(
+            UserError, match=r"own_network:function, not by timm; possible for this network: onnx, torch_export$"
+        ):
             zoo.export(entry, to=to, trust=trust)
 
 
