@@ -23,7 +23,7 @@ from evaluation.learners.calibration import Calibration
 from evaluation.protocols.base import TUNED
 from evaluation.results.decisions import decide
 from evaluation.results.result import Result
-from evaluation.tuning.keeping import check_keepable, data_of, keep_model, make_classifier, measured_of
+from evaluation.tuning.keeping import card_of_accuracy, check_keepable, data_of, keep_model, make_classifier
 from evaluation.tuning.processes import process_group
 from sslkit.backbones.words import PIXELS
 from sslkit.decision import Decision
@@ -150,7 +150,7 @@ def _classifier(
 ) -> Classifier:
     """The classifier with its calibration in the last layer."""
     images = f"{len(parts.test):,} test images of {parts.source}, which took no part"
-    measured = measured_of(result.metric, vars(result.estimate), images)
+    measured = card_of_accuracy(result.metric, vars(result.estimate), images)
     about = {"data": parts.source, "made": trained.made, "measured": measured}
     if calibration is not None:
         about["calibration"] = vars(calibration)

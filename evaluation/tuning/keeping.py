@@ -137,7 +137,7 @@ def make_classifier(
     return Classifier(scaled, tuple(classes), SOFTMAX if y.ndim == 1 else SIGMOID, about)
 
 
-def measured_of(metric: str, estimate: Mapping[str, Any], images: str) -> dict[str, Any]:
+def card_of_accuracy(metric: str, estimate: Mapping[str, Any], images: str) -> dict[str, Any]:
     """Return the card's field on a measured accuracy. estimate: value, interval and n. images: which, in words."""
     low, high = estimate["interval"] or (None, None)
     ends = {} if low is None else {"low": low, "high": high}

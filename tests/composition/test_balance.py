@@ -184,7 +184,7 @@ class Rare(Regularizer):
         return {"rare": e.z.square().mean()} if self.calls == 2 else {}
 
 
-def test_measured_often_at_first_and_then_rarely() -> None:
+def test_card_of_accuracyten_at_first_and_then_rarely() -> None:
     mine = shares(a=None)
     found = []
     for mine.steps in range(300):

@@ -57,7 +57,7 @@ class Halving:
     whole_steps: of tuning every ranked model with every rate, and with its best rate every seed.
     right_by_largest: (N,) bool, of the held-out images by always answering their largest class; None for
         several labels per image.
-    kept: the entries of tuned models, by name.
+    entries: of tuned models that are kept, by name.
     """
 
     data: str
@@ -71,7 +71,7 @@ class Halving:
     whole_steps: int
     use: tuple[str, ...] = ()
     right_by_largest: np.ndarray | None = None
-    kept: Mapping[str, ZooEntry] = field(default_factory=dict)
+    entries: Mapping[str, ZooEntry] = field(default_factory=dict)
 
     @property
     def decision(self) -> Decision:
@@ -182,7 +182,7 @@ def successive_halving(
         use=tuple(use_it(in_zoo[winner], chosen[winner], loading.image_size, loading.trust)),
         whole_steps=len(ranking.models) * (len(rates) + len(seeds)) * steps,
         right_by_largest=right_by_largest(held.y) if held.y.ndim == 1 else None,
-        kept=_keep(rounds[-1], chosen, {"train": whole, "test": held}, settings[0], options.keep, data, runtime),
+        entries=_keep(rounds[-1], chosen, {"train": whole, "test": held}, settings[0], options.keep, data, runtime),
     )
 
 
@@ -200,7 +200,7 @@ def _keep(
     Nothing without a folder; a line of a network that no entry can hold.
     """
     arms = [arm for arm in last.arms if len(arm.values)] if keep == ALL else last.arms[: keep == BEST]
-    kept = {}
+    entries = {}
     for arm in arms if runtime.out else ():
         task = open_task(models[arm.model], splits)
         trial = Trial("keep", replace(setting, lr=arm.lrs[0], steps=last.steps, seed=last.seeds[0]), task.rows())
@@ -208,10 +208,10 @@ def _keep(
         about = {"made": f"all weights tuned on {len(task.train)} images; without a fifth of them it had {value}"}
         try:
             with open_runner(task, "halving", runtime) as runner:
-                kept[arm.model] = keep_tuned(runner, trial, beta=arm.beta, source=str(data), about=about)
+                entries[arm.model] = keep_tuned(runner, trial, beta=arm.beta, source=str(data), about=about)
         except UserError as error:
             runtime.say(f"{arm.model} is not kept: {error}")
-    return kept
+    return entries
 
 
 def _result(arm: Arm) -> Result:

@@ -55,11 +55,11 @@ def choose(zoo: Any, data: Any, *, out: str | Path, pictures: bool, **how: Any) 
 def use_lines(found: Halving) -> list[str]:
     """Return how the winner is used: the tuned model, where it is kept, else the weights that it began from."""
     taken = bool(found.decision.taken)
-    if found.winner not in found.kept:
+    if found.winner not in found.entries:
         return list(found.use) if taken else []
-    folder = str(found.kept[found.winner].folder)
+    folder = str(found.entries[found.winner].folder)
     command = f"python recipes/predict.py {words({'checkpoint': folder, 'data': 'path/to/images'})}"
-    others = f", and {len(found.kept) - 1} others beside it" if len(found.kept) > 1 else ""
+    others = f", and {len(found.entries) - 1} others beside it" if len(found.entries) > 1 else ""
     loading = lines_to_load(USE, folder) if taken else []
     return [
         f"kept      {folder}, tuned on all {found.train + found.held_out} images{others}",

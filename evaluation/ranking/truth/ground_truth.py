@@ -49,14 +49,14 @@ RESULTS, TRUTH, DETAILS = "results.jsonl", "truth.json", "truth_details.json"
 class GroundTruth:
     """truth: {task: {model: accuracy}}. results: {task: {model: record}}, see `ground_truth`. failures: the others.
 
-    settings: of the measurement. kept: {task: {model: entry}} of tuned models.
+    settings: of the measurement. entries: {task: {model: entry}} of tuned models that are kept.
     """
 
     truth: Mapping[str, Mapping[str, float]]
     results: Mapping[str, Mapping[str, Mapping[str, Any]]]
     settings: Mapping[str, Any]
     failures: tuple[Failure, ...] = ()
-    kept: Mapping[str, Mapping[str, ZooEntry]] = field(default_factory=dict)
+    entries: Mapping[str, Mapping[str, ZooEntry]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ def ground_truth(
     with process_group(runtime):
         runtime = runtime if rank() == 0 else replace(runtime, say=silent)
         measurement = _Measurement(models, tasks, reading, records, settings, tuning, failures, runtime, options.keep)
-        return replace(measurement.all(options.closest, more), kept=measurement.keep())
+        return replace(measurement.all(options.closest, more), entries=measurement.keep())
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,14 +165,14 @@ class _Measurement:
     options: fine_tune.Options
     failures: list[Failure]
     runtime: Runtime
-    kept: str = NONE
+    which: str = NONE
 
     def keep(self) -> dict[str, dict[str, ZooEntry]]:
         """Keep the best model of each task, or all."""
         entries: dict[str, dict[str, ZooEntry]] = {}
-        for source in self.tasks if self.kept != NONE else ():
+        for source in self.tasks if self.which != NONE else ():
             column = self._latest(lambda seeds: seeds == self.settings["seeds"]).get(source, {})
-            for name in self.highest(source, len(self.models) if self.kept == ALL else 1):
+            for name in self.highest(source, len(self.models) if self.which == ALL else 1):
                 task = open_task(self.models[name], self.tasks[source], self.reading)
                 if entry := keep_measured(task, column[name], self.options, source, self.runtime):
                     entries.setdefault(source, {})[name] = entry
@@ -213,7 +213,7 @@ class _Measurement:
             self.write()
 
     def _measure(self, model: Model, splits: Mapping[str, Split], options: fine_tune.Options) -> dict[str, Any]:
-        task, keep = open_task(model, splits, self.reading), self.kept == ALL
+        task, keep = open_task(model, splits, self.reading), self.which == ALL
         return _record(tune_grid(task, options, self.runtime, keep), splits)
 
     def highest(self, task: str, count: int) -> list[str]:

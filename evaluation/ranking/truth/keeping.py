@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from evaluation.protocols import fine_tune
-from evaluation.tuning.keeping import keep_tuned, measured_of
+from evaluation.tuning.keeping import card_of_accuracy, keep_tuned
 from evaluation.tuning.task import Task
 from evaluation.tuning.trials import open_runner
 from sslkit.errors import UserError
@@ -29,7 +29,7 @@ def keep_measured(
     measured = record["others"].get(f"seed {seeds[0]}", record)
     about = {
         "made": f"all weights tuned on {len(task.train)} images, learning rate {chosen['lr']:g}",
-        "measured": measured_of(task.metric, measured, f"test images of {source}"),
+        "measured": card_of_accuracy(task.metric, measured, f"test images of {source}"),
     }
     try:
         with open_runner(task, fine_tune.NAME, replace(runtime, workers=1)) as runner:
