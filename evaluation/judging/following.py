@@ -38,7 +38,7 @@ def following(
     settings |= settings.pop("columns", NO_COLUMNS).words
     settings |= _options(tasks)
     if len(names) == 1:
-        other = BESIDE if find_spec(WHEELS[BESIDE]) and names[0] != BESIDE else _untrained(judged[0].model, names[0])
+        other = BESIDE if find_spec(WHEELS[BESIDE]) and names[0] != BESIDE else _random_twin(judged[0].model, names[0])
         if not other:
             return ""
         return f"python recipes/evaluate.py {words({'checkpoint': [names[0], other], **settings})}"
@@ -52,7 +52,7 @@ def following(
     return f"python recipes/rank.py {words({'zoo': names, **shared})}"
 
 
-def _untrained(model: Model, name: str) -> str:
+def _random_twin(model: Model, name: str) -> str:
     """The word of the same network without training; "" where none is known, as of own code and of files."""
     lines = model.entry is not None and model.entry.card.get("backbone", {}).get("lines")
     return f"random:{name}" if lines and ":" not in model.entry.card["backbone"]["name"] else ""

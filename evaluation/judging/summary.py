@@ -33,7 +33,9 @@ from sslkit.options.calls import by_keywords
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.terminal import say
+from sslkit.terminal.say import counted
 
+MOST_TESTS = 6  # of the first model, that are printed: with more the decision itself cannot be seen
 QUICK = ("linear", "knn", "view_retrieval")  # protocols by which nulls are judged: in seconds
 
 
@@ -291,9 +293,11 @@ def print_differences(results: list[Result]) -> str:
         tested.append(comparisons)
         say.line(f"{LABEL}{protocol} on {data}, {group[0].metric}: {decision}")
         best |= {decision.taken} if decision.decides else set()
-        for comparison in comparisons:
-            if decision.first.name in (comparison.a, comparison.b):
-                say.line(f"  {comparison.verdict}")
+        tests = [test.verdict for test in comparisons if decision.first.name in (test.a, test.b)]
+        for told in tests[:MOST_TESTS]:
+            say.line(f"  {told}")
+        if len(tests) > MOST_TESTS:
+            say.line(f"  and {counted(len(tests) - MOST_TESTS, 'test')} more: evaluation.decide(results)")
     if told := by_chance(tested):
         say.line(told)
     if pairs:

@@ -70,14 +70,14 @@ def measure(model: Model, split: Split, options: Options, runtime: Runtime) -> R
     views = lidar.view_features(model, split, PAIR, options.n_images, runtime, size=size)
     pairs = torch.from_numpy(views.x).double().unflatten(0, (-1, 2))
     first, second = pairs.unbind(1)
-    found = find_other_views(first, second).numpy()
+    is_first = find_other_views(first, second).numpy()
     groups = None if split.groups is None else split.groups[views.rows]
     aligned = bootstrap_mean(lidar.alignment_by_image(pairs).numpy(), seed=runtime.seed, unit="squared distance")
     others = (aligned, estimate_uniformity(diagnostics.unit_rows(first)), lidar.estimate_lidar(pairs))
     return Result.from_estimate(
-        share(found, groups),
+        share(is_first, groups),
         protocol="view_retrieval",
-        recipe=f"2 views of {size} pixels of each of {len(found)} images",
+        recipe=f"2 views of {size} pixels of each of {len(is_first)} images",
         metric="recall_at_1",
         model=model.name,
         data=split.name,
@@ -85,8 +85,8 @@ def measure(model: Model, split: Split, options: Options, runtime: Runtime) -> R
         seeds=[runtime.seed],
         digests={"model": model.digest, "images": split.digest},
         seconds=time.perf_counter() - start,
-        details={"images": len(found), "size": size, "unreadable": views.unreadable},
-        outcomes=found,
+        details={"images": len(is_first), "size": size, "unreadable": views.unreadable},
+        outcomes=is_first,
         groups=groups,
         paired_on=rows_digest(views.ids, np.array([size, runtime.seed])),
     )

@@ -47,7 +47,7 @@ class Elsewhere:
 
     def measure(self, of_subset: Callable[[CachedImages], tuple[Tensor, Tensor]], k: int, **other: int) -> dict:
         """The accuracies of features (N, D), with labels (N,), of images to learn from and to be asked for."""
-        bank, query = (of_subset(self.subset(*part, **other)) for part in (("train", LEARNED), ("test", ASKED)))
+        bank, query = (of_subset(self.subset(*split, **other)) for split in (("train", LEARNED), ("test", ASKED)))
         return {**accuracies(bank, query, k), "learned": len(bank[0]), "n": len(query[0])}
 
 
@@ -79,6 +79,6 @@ def _ready_made() -> Callable[[CachedImages], tuple[Tensor, Tensor]]:
 
     @torch.no_grad()
     def embed(pixels: Tensor) -> Tensor:
-        return torch.cat([body((part.float() / 255 - mean) / std) for part in pixels.split(32)])
+        return torch.cat([body((some.float() / 255 - mean) / std) for some in pixels.split(32)])
 
     return lambda subset: embed_all(subset, embed)

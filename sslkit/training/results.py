@@ -71,13 +71,13 @@ def _list_elsewhere(numbers: Mapping[str, Any]) -> list[str]:
 
 
 def _list_views(before: Mapping[str, float], pixels: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
-    found = _shares(
+    recall = _shares(
         "other view of an image found among all", *(m["found"] for m in (before, pixels, after)), after["n"]
     )
     numbers = (
         _row(name, *(f"{measured[key]:.3f}" for measured in (before, pixels, after))) for key, name in OF_VIEWS.items()
     )
-    return [_head(f"on {after['n']:,} training images, without labels"), found, *numbers]
+    return [_head(f"on {after['n']:,} training images, without labels"), recall, *numbers]
 
 
 def _views(card: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:

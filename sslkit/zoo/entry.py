@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ class ZooEntry:
     """
 
     folder: Path
-    card: dict[str, Any]
+    card: dict[str, Any] = field(repr=False)
 
     @classmethod
     def load(cls, folder: str | Path) -> ZooEntry:

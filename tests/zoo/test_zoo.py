@@ -258,3 +258,7 @@ def test_a_zoo_decides_by_the_quick_probe_on_the_same_images(tmp_path) -> None:
     assert "80.0 % (75.8 to 83.6)" in str(opened) and "before" in str(opened)
     zoo.save(tmp_path / "c", {"w": torch.zeros(2)}, card(0.9, data={"source": "clipart"}))
     assert zoo.open(tmp_path).decision is None, "on other images"
+
+
+def test_an_entry_at_the_prompt_is_its_folder(tmp_path: Path) -> None:
+    assert repr(make(tmp_path / "a")) == f"ZooEntry(folder={tmp_path / 'a'!r})"
