@@ -91,11 +91,8 @@ class Predictions:
         """The cells of each image's line in the file."""
         for name, row in zip(self.ids, self.values, strict=True):
             first = [] if self.link == IDENTITY else self._cells(row)
-            yield [name, *(cell if isinstance(cell, str) else _rounded(cell) for cell in (*first, *row))]
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.7g}")  # as exact as float32
+            cells = (cell if isinstance(cell, str) else float(f"{cell:.7g}") for cell in (*first, *row))
+            yield [name, *cells]  # with the digits that float32 has
 
 
 def _told(cell: str | float) -> str:
