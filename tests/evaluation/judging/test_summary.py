@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import evaluation
-from evaluation.judging.summary import evaluate_models, print_differences
+from evaluation.judging.summary import MOST_TESTS, evaluate_models, print_differences
 from evaluation.protocols import base
 from evaluation.ranking.summary import rank_tasks
 from evaluation.results.result import Result
@@ -255,3 +255,13 @@ def test_no_model_is_to_be_used_that_is_not_above_its_nulls(
     assert [result.protocol for result in results] == ["linear", "knn"], "of the model that was asked for"
     evaluate_models(str(place / "zoo" / "sound"), data=bright, nulls=["pixels"], **where)
     assert "random:sound" not in capsys.readouterr().out
+
+
+def test_of_many_models_six_tests_are_printed_and_the_others_counted(capsys: pytest.CaptureFixture) -> None:
+    about = {"protocol": "linear", "recipe": "", "metric": "top1", "data": "d", "paired_on": "rows"}
+    right = {f"m{k}": np.arange(200) < 180 - k for k in range(10)}
+    print_differences(
+        [Result.from_estimate(share(own), model=name, outcomes=own, **about) for name, own in right.items()]
+    )
+    said = capsys.readouterr().out
+    assert said.count("no difference seen") == MOST_TESTS and "and 3 tests more: evaluation.decide(results)" in said
