@@ -63,10 +63,10 @@ def resnet18(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Model]:
 def test_classifier_of_features_is_the_whole_network(name: str, resnet18: tuple, tmp_path: Path) -> None:
     text = resnet18[0] if name == "resnet18" else made(name, tmp_path)
     model = resnet18[1] if name == "resnet18" else load(text)
-    assert model.classifier.in_features == model.width and not model.classifier.training
+    assert model.source_head.in_features == model.width and not model.source_head.training
     x = pixels(model, 3)
     with torch.no_grad():
-        ours, whole = model.classifier(model.net(x)), logits_of_whole_network(text, x)
+        ours, whole = model.source_head(model.net(x)), logits_of_whole_network(text, x)
     torch.testing.assert_close(ours, whole, rtol=1e-4, atol=1e-5)
     assert whole.std() > 0.01 and whole.shape == (3, 1000)
 
@@ -138,7 +138,7 @@ def test_rows_in_blocks_against_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     model = load("random:narrow_resnet", image_size=28, in_chans=1)
     classifier = nn.Linear(model.width, 7)
     nn.init.normal_(classifier.weight)
-    object.__setattr__(model, "classifier", classifier)
+    model.source_head = classifier
     given = features(11, model.width)
     before = given.x.copy()
     monkeypatch.setattr("evaluation.features.source_probs.ROWS", 4)
@@ -152,7 +152,7 @@ def test_rows_in_blocks_against_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_has_no_source_probabilities_is_refused(resnet18: tuple) -> None:
     bare = load("random:narrow_resnet", image_size=28, in_chans=1)
-    assert bare.classifier is None and load(nn.Flatten(), image_size=8).classifier is None
+    assert bare.source_head is None and load(nn.Flatten(), image_size=8).source_head is None
     with pytest.raises(UserError, match=r"random:narrow_resnet has no source classifier, .*such as nleep"):
         source_probs(bare, features(3, bare.width))
     model = resnet18[1]
@@ -165,4 +165,4 @@ def test_what_has_no_source_probabilities_is_refused(resnet18: tuple) -> None:
 def test_a_file_without_classifier_has_none(tmp_path: Path) -> None:
     net = timm.create_model("resnet18", pretrained=False, num_classes=0)
     torch.save(net.state_dict(), tmp_path / "bare.pth")
-    assert load(f"timm:resnet18:{tmp_path / 'bare.pth'}").classifier is None
+    assert load(f"timm:resnet18:{tmp_path / 'bare.pth'}").source_head is None
