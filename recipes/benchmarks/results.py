@@ -49,24 +49,16 @@ def keep(name: str, key: str, numbers: dict[str, Any], part: str = "runs") -> No
         write(path, results)
 
 
-def drop(name: str, keys: Collection[str]) -> None:
-    """Take results away, to measure them again; the old ones are in the history."""
-    path = path_of(name)
-    with open(path.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        results = load(name)
-        write(path, results | {"runs": {key: row for key, row in results["runs"].items() if key not in keys}})
-
-
 def measure(
     name: str,
     cells: Mapping[str, Cell],
     processes: int = 1,
     part: str = "runs",
     begin: Callable[[], None] | None = None,
+    again: Collection[str] = (),
 ) -> None:
-    """Measure and keep the cells that have no result yet, see `measure_cells`."""
-    missing = missing_cells(cells, load(name).get(part, {}))
+    """Measure and keep the cells that have no result yet, see `measure_cells`; and those of `again`, anew."""
+    missing = missing_cells(cells, load(name).get(part, {}).keys() - {*again})
     with say.print_by_default():
         measure_cells(missing, partial(keep, name, part=part), processes=processes, begin=begin)
 

@@ -31,7 +31,7 @@ from plugins.answers import of_older_code, of_page, tables
 from plugins.controls import objective_switched_off, write_data, write_novel_letters, write_shuffled
 from plugins.plan import FORMS, PARTS, parts_of
 from plugins.plot import draw
-from results import commit, drop, load, measure, path_of, put_tables
+from results import commit, load, measure, path_of, put_tables
 
 import evaluation
 import sslkit
@@ -50,11 +50,10 @@ def main() -> None:
         planned = {" | ".join(map(str, run)): run for section in args.parts for run in PARTS[section].runs()}
         cells = {key: partial(train_and_evaluate, *run) for key, run in planned.items()}
         if again:
-            drop(RESULTS, again)
             cells = {key: cells[key] for key in again}
-        needed = {name for key in cells if key not in load(RESULTS)["runs"] for name in parts_of(key)}
+        needed = {name for key in cells.keys() - before.keys() | {*again} for name in parts_of(key)}
         fingerprints.update(sorted(needed), (commit() or "")[:8])
-        measure(RESULTS, cells, args.jobs, begin=partial(torch.set_num_threads, 1))
+        measure(RESULTS, cells, args.jobs, begin=partial(torch.set_num_threads, 1), again=again)
     runs, page = load(RESULTS)["runs"], path_of(RESULTS).with_suffix(".md")
     write_pages(runs)
     draw(runs, page.with_suffix(".png"))
