@@ -58,7 +58,7 @@ def keep_model(
     data: Mapping[str, Any],
     config: Mapping[str, Any],
     epochs: float,
-    seed: int = 0,
+    seed: int,
 ) -> ZooEntry:
     """Write an entry with the weights of `backbone`, its card and its classifier, and return it.
 

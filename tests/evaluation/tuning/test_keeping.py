@@ -48,7 +48,9 @@ def tuned(model: Model, split: Split, folder: Path) -> tuple[ZooEntry, torch.Ten
     layers = nn.Sequential(scale_outputs(net.head, 0.5))
     classifier = Classifier(layers, tuple(split.classes), SOFTMAX, {"data": split.name, "made": "in a test"})
     data = data_of("photographs", [images])
-    return keep_model(folder, model, net.backbone, classifier, data=data, config={"steps": 2}, epochs=2.0), scores
+    return keep_model(
+        folder, model, net.backbone, classifier, data=data, config={"steps": 2}, epochs=2.0, seed=0
+    ), scores
 
 
 def outputs_of(entry: ZooEntry, split: Split) -> torch.Tensor:
