@@ -62,7 +62,7 @@ def one(zoo: Path, kind: str, n: int, draw: int) -> dict[str, Any]:
     given, truth = np.sort(rows[:n]), rows[n : n + TRUTH]
     out = held_out(y[given], some.ids[given].tolist(), seed=draw)
     learned, held_back = given[~out], given[out]
-    y = np.unique(y, return_inverse=True)[1]
+    y = number_as_learned(y, y[learned])
     fitted = {
         name: cross_fit(np.array(one.x[learned]), y[learned], one.ids[learned], None, CPU)
         for name, one in features.items()
@@ -90,6 +90,13 @@ def one(zoo: Path, kind: str, n: int, draw: int) -> dict[str, Any]:
         "pixels": values[PIXELS],
         "taken": decision.taken,
     }
+
+
+def number_as_learned(y: np.ndarray, learned: np.ndarray) -> np.ndarray:
+    """Labels (N,) by their place among those that were learned; -1 for others, which no classifier can answer."""
+    present = np.unique(learned)
+    place = np.minimum(np.searchsorted(present, y), len(present) - 1)
+    return np.where(present[place] == y, place, -1)
 
 
 def result(name: str, scores: np.ndarray, y: np.ndarray, ids: np.ndarray) -> Result:
