@@ -12,7 +12,7 @@ import torch
 
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
-from evaluation.learners.strengths import SEARCH_ITER, SEARCH_TOL, fit, problem, scores_of
+from evaluation.learners.strengths import SEARCH_ITER, SEARCH_TOL, best, fit, has_passed_best, problem, scores_of
 from sslkit.data.held_out import draw_folds
 from sslkit.numerics.logistic import Probe
 from sslkit.runtime.context import Runtime
@@ -23,7 +23,6 @@ MOST = 2**28  # numbers of all folds' rows, 1 GiB: of more, a single fifth is ju
 STRENGTHS = 10.0 ** np.arange(
     -5, 3.1, 0.5
 )  # c = 1 / lambda, steps of 3.2: finer ones move an accuracy within its noise
-PATIENCE = 2  # strengths with a higher cross-entropy than the best, after which weaker penalties are left out
 ABSENT = 10.0  # logits below an image's lowest one, for a class that its fold has not learned: a probability near 0
 
 
@@ -31,22 +30,24 @@ ABSENT = 10.0  # logits below an image's lowest one, for a class that its fold h
 class CrossFit:
     """scores: (n, K) float64, the logits of the judged images. rows: (n,) int64 of these.
 
-    c: the strength of the lowest cross-entropy over them. losses: {strength: cross-entropy} of those tried.
+    c: the strength of the highest metric over them; of equal ones that of the lowest cross-entropy, then the strongest
+    penalty. tried: {strength: (metric, cross-entropy)}.
     """
 
     scores: np.ndarray
     rows: np.ndarray
     c: float
-    losses: dict[float, float]
+    tried: dict[float, tuple[float, float]]
 
 
 def cross_fit(
-    x: np.ndarray, y: np.ndarray, ids: Sequence[str], groups: np.ndarray | None, runtime: Runtime
+    x: np.ndarray, y: np.ndarray, ids: Sequence[str], groups: np.ndarray | None, metric: str, runtime: Runtime
 ) -> CrossFit:
-    """Fit standardised features in folds, for each strength of the penalty, and keep that of the lowest cross-entropy.
+    """Fit standardised features in folds, for each strength of the penalty, and keep the best, as `linear_probe` does.
 
     x: (N, D). y: (N,) int64 labels 0 to K - 1, or (N, K) of 1, -1, 0 (does not count). ids: (N,) names. groups: (N,)
-    of images that stay in one fold; None: each stands alone. The folds depend on the seed and the names alone.
+    of images that stay in one fold; None: each stands alone. metric: see `evaluation.results.measures`. The folds
+    depend on the seed and the names alone.
     Of more than `MOST` numbers a single fold is judged.
     The choice of one strength by all judged images makes their scores a little too good, by as much for every model.
     """
@@ -55,16 +56,16 @@ def cross_fit(
     judged = range(FOLDS if (FOLDS - 1) * x.size <= MOST else 1)
     folds = [_Fold(x, y, number, fold, runtime) for fold in judged]
     rows = np.concatenate([fold.judge.rows for fold in folds])
-    best, losses = None, {}
-    for c in STRENGTHS:
-        scores = np.concatenate([fold.judge_at(c, classes) for fold in folds])
-        losses[float(c)] = Part(x, rows, y[rows]).loss(scores, "top1")
-        if losses[c] == min(losses.values()):
-            best = scores
-        if min(list(losses.values())[-PATIENCE:]) > min(losses.values()):
+    all_scores, tried, judge = [], {}, Part(x, rows, y[rows])
+    for c in map(float, STRENGTHS):
+        all_scores.append(np.concatenate([fold.judge_at(c, classes) for fold in folds]))
+        tried[c] = judge.value(all_scores[-1], metric), judge.loss(all_scores[-1], metric)
+        values, losses = zip(*tried.values(), strict=True)
+        if has_passed_best(values, losses, len(rows)):
             break
+    chosen = best(values, losses.__getitem__, [1 / c for c in tried])
     order = np.argsort(rows, kind="stable")
-    return CrossFit(best[order], rows[order], min(losses, key=losses.get), losses)
+    return CrossFit(all_scores[chosen][order], rows[order], list(tried)[chosen], tried)
 
 
 def folds_of(y: np.ndarray, ids: Sequence[str], groups: np.ndarray | None, seed: int) -> np.ndarray:

@@ -70,7 +70,7 @@ def judge_in_folds(session: Session, model: Model, name: str) -> Judged:
 
     def work() -> dict[str, Any]:
         features = features_of(model, labelled, session.reading, runtime)
-        fitted = cross_fit(features.x, features.y, features.ids, labelled.groups, runtime)
+        fitted = cross_fit(features.x, features.y, features.ids, labelled.groups, labelled.metric, runtime)
         beta = inverse_temperature(fitted.scores, labelled.y[fitted.rows])
         return {"c": fitted.c, "beta": beta, "rows": fitted.rows.tolist(), SCORES: fitted.scores}
 

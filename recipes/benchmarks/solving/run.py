@@ -64,7 +64,7 @@ def one(zoo: Path, kind: str, n: int, draw: int) -> dict[str, Any]:
     learned, held_back = given[~out], given[out]
     y = number_as_learned(y, y[learned])
     fitted = {
-        name: cross_fit(np.array(one.x[learned]), y[learned], one.ids[learned], None, CPU)
+        name: cross_fit(np.array(one.x[learned]), y[learned], one.ids[learned], None, "top1", CPU)
         for name, one in features.items()
     }
     inner = {name: float((fit.scores.argmax(1) == y[learned][fit.rows]).mean()) for name, fit in fitted.items()}

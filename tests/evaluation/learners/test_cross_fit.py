@@ -20,7 +20,7 @@ def blobs(n: int, classes: int = 3, width: int = 6, seed: int = 0) -> tuple[np.n
 
 def test_scores_are_those_of_scikit_learn_on_the_same_folds() -> None:
     x, y, ids = blobs(120)
-    fitted = cross_fit(x, y, ids, None, CPU)
+    fitted = cross_fit(x, y, ids, None, "top1", CPU)
     folds = folds_of(y, ids, None, 0)
     assert fitted.c in STRENGTHS and fitted.rows.tolist() == list(range(120))
     expected = np.empty((120, 3))
@@ -36,12 +36,13 @@ def test_scores_are_those_of_scikit_learn_on_the_same_folds() -> None:
     assert (ours.argmax(1) == expected.argmax(1)).mean() > 0.98
 
 
-def test_the_strength_has_the_lowest_cross_entropy_of_those_tried() -> None:
+def test_the_strength_has_the_highest_accuracy_then_the_lowest_cross_entropy() -> None:
     x, y, ids = blobs(90)
-    fitted = cross_fit(x, y, ids, None, CPU)
-    assert fitted.losses[fitted.c] == min(fitted.losses.values())
-    weaker = [c for c in fitted.losses if c > fitted.c]
-    assert len(weaker) == 2 or max(fitted.losses) == STRENGTHS[-1]
+    fitted = cross_fit(x, y, ids, None, "top1", CPU)
+    value, loss = fitted.tried[fitted.c]
+    assert value == max(value for value, _ in fitted.tried.values())
+    assert loss == min(other for same, other in fitted.tried.values() if same == value)
+    assert value == (fitted.scores.argmax(1) == y[fitted.rows]).mean()
 
 
 def test_a_group_is_in_one_fold_and_no_image_is_judged_by_a_probe_that_saw_its_group() -> None:
@@ -57,7 +58,7 @@ def test_objects_with_labels_by_coin_are_at_chance_where_their_pictures_stay_tog
     x = (5 * rng.normal(size=(60, 90))[of_object] + rng.normal(size=(480, 90))).astype(np.float32)
     y = rng.integers(2, size=60)[of_object]
     ids = np.array([f"{row:03d}" for row in range(480)])
-    apart, together = (cross_fit(x, y, ids, groups, CPU) for groups in (None, of_object))
+    apart, together = (cross_fit(x, y, ids, groups, "top1", CPU) for groups in (None, of_object))
     right = [(fitted.scores.argmax(1) == y[fitted.rows]).mean() for fitted in (apart, together)]
     assert right[0] > 0.95 and right[1] < 0.7
 
@@ -72,7 +73,7 @@ def test_folds_do_not_depend_on_the_order_of_the_images_and_do_on_the_seed() -> 
 def test_a_class_of_one_image_has_a_score_below_all_others_where_it_was_not_learned() -> None:
     x, y, ids = blobs(61, classes=2)
     y[-1] = 2
-    fitted = cross_fit(x, y, ids, None, CPU)
+    fitted = cross_fit(x, y, ids, None, "top1", CPU)
     assert fitted.scores.shape == (61, 3)
     assert fitted.scores[-1, 2] == pytest.approx(fitted.scores[-1, :2].min() - ABSENT)
 
@@ -80,5 +81,5 @@ def test_a_class_of_one_image_has_a_score_below_all_others_where_it_was_not_lear
 def test_several_labels_an_image() -> None:
     x, y, ids = blobs(90)
     several = np.where(np.eye(3, dtype=int)[y] > 0, 1, -1).astype(np.int8)
-    fitted = cross_fit(x, several, ids, None, CPU)
+    fitted = cross_fit(x, several, ids, None, "map11", CPU)
     assert fitted.scores.shape == (90, 3) and (fitted.scores.argmax(1) == y).mean() > 0.6
