@@ -23,9 +23,9 @@ CONTEXT = ("device", "root", "counts", "cache", "workers", "batch_size", "precis
 
 # What may stand in the source; a number is raised by hand, with its reason in the commit, and lowered when it falls.
 BUDGET = {
-    "lines of code": 83_800,
-    "lines of detection, segmentation, action, video": 8_090,
-    "signatures that repeat a declared default": 12,
+    "lines of code": 89_100,
+    "lines of detection, segmentation, action, video": 8_110,
+    "signatures that repeat a declared default": 18,
     "private functions of under four lines that are called once": 18,
     "functions named by a participle": 11,
     "assignments to a word without a meaning": 23,

@@ -46,8 +46,8 @@ def tell_of_hidden(name: str, beside: str) -> None:
     beside: that file, such as sslkit/__init__.py. Started processes say it no second time.
     """
     ours = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(beside))), name, "__init__.py")
-    found = None if name in sys.modules else importlib.util.find_spec(name)
-    origin = found.origin if found else getattr(sys.modules.get(name), "__file__", None)
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    origin = spec.origin if spec else getattr(sys.modules.get(name), "__file__", None)
     is_started = "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None
     if origin and not is_started and os.path.exists(ours) and not os.path.samefile(origin, ours):
         warnings.warn(

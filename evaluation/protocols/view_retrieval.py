@@ -37,7 +37,7 @@ class Options:
         MOST, "largest number of images, drawn by seed and name; finding one of few is easy", least=FEWEST
     )
     split: str = setting(MEASURED, lidar.SPLIT)
-    size: int | None = setting(
+    view_size: int | None = setting(
         None,
         "pixels at which views are drawn, then scaled for each network; null: the largest that one of them takes",
         least=8,
@@ -66,7 +66,7 @@ def view_retrieval(
 def measure(model: Model, split: Split, options: Options, runtime: Runtime) -> Result:
     """Measure a loaded model; see `view_retrieval`."""
     start = time.perf_counter()
-    size = options.size or model.image_size
+    size = options.view_size or model.image_size
     views = lidar.view_features(model, split, PAIR, options.n_images, runtime, size=size)
     pairs = torch.from_numpy(views.x).double().unflatten(0, (-1, 2))
     first, second = pairs.unbind(1)
@@ -110,8 +110,8 @@ def beside(result: Result) -> tuple[str, ...]:
 
 def _agree(models: Sequence[Model], task: Task) -> Task:
     """The task with the size of the views, one for all networks, so that all see the same."""
-    size = task.options.size or max(model.image_size for model in models)
-    return replace(task, options=replace(task.options, size=size))
+    size = task.options.view_size or max(model.image_size for model in models)
+    return replace(task, options=replace(task.options, view_size=size))
 
 
 terminal = Terminal(agreed=_agree)

@@ -49,7 +49,7 @@ def compare_features(session: Session, candidates: Mapping[str, Model], methods:
 
 
 def _measure(session: Session, name: str, model: Model, size: int) -> Result:
-    result = measure(model, session.problem.held_back, Options(size=size), session.runtime)
+    result = measure(model, session.problem.held_back, Options(view_size=size), session.runtime)
     details = {**result.details, "multiply_adds": model.multiply_adds}
     session.runtime.say(f"views      {name}: {with_interval(result.estimate)} of {result.n:,} images found again")
     return replace(result, model=name, details=details)

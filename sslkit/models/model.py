@@ -153,9 +153,9 @@ class Model(nn.Module):
 
         images, split: as of `features`. Raises UserError for a model without a classifier, too.
         """
-        found = Predictions.join(part for part, _ in self.predict_parts(open_all(self, images, split), runtime))
-        tell_of_unreadable(found.unreadable)
-        return found
+        predictions = Predictions.join(batch for batch, _ in self.predict_parts(open_all(self, images, split), runtime))
+        tell_of_unreadable(predictions.unreadable)
+        return predictions
 
     def check_classifier(self) -> None:
         """Raises UserError for a model without a classifier."""
@@ -169,8 +169,8 @@ class Model(nn.Module):
         """Yield the predictions of each batch of open images, and its rows. Raises UserError as `predict` does."""
         self.check_classifier()
         about = {"classes": self.classes, "link": self.classifier.link}
-        for part in run_all(lambda pixels: self.classifier.predictions(self(pixels)), self, opened, runtime):
-            yield Predictions(part.names, values=part.x, unreadable=tuple(part.bad), **about), part
+        for batch in run_all(lambda pixels: self.classifier.predictions(self(pixels)), self, opened, runtime):
+            yield Predictions(batch.names, values=batch.x, unreadable=tuple(batch.bad), **about), batch
 
     def _features(self, pixels: Tensor) -> Tensor:
         return self.backbone(self.normalize(pixels))

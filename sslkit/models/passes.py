@@ -62,11 +62,11 @@ class FeatureTable:
     def join(cls, parts: Iterable[Rows]) -> "FeatureTable":
         """The table of all parts; their unreadable images are warned of. Raises UserError where no image is left."""
         parts = list(parts)
-        bad = tell_of_unreadable([name for part in parts for name in part.bad])
-        x = np.concatenate([part.x for part in parts])
+        bad = tell_of_unreadable([name for batch in parts for name in batch.bad])
+        x = np.concatenate([batch.x for batch in parts])
         if not len(x):
             raise UserError(f"no image of {parts[0].images.name} can be read")
-        return cls([name for part in parts for name in part.names], x, bad)
+        return cls([name for batch in parts for name in batch.names], x, bad)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -95,7 +95,7 @@ def predict(
     model = loading.load(checkpoint)
     model.check_classifier()
     model.to(device_of(runtime.device))
-    source = _typed_paths() if isinstance(data, str) and data == STDIN else data
+    source = _read_typed_paths() if isinstance(data, str) and data == STDIN else data
     tally = _Tally(Predicted(out))
     opened = open_all(model, source, options.split, reading, files, runtime.cache)
     write_all(tally.watch(model.predict_parts(opened, runtime)), out)
@@ -107,7 +107,7 @@ def predict(
     return done
 
 
-def _typed_paths() -> list[str]:
+def _read_typed_paths() -> list[str]:
     paths = [line.rstrip("\r\n") for line in sys.stdin]
     paths = [path for path in paths if path.strip()]
     if not paths:
@@ -120,10 +120,10 @@ def _typed_paths() -> list[str]:
 
 @dataclass(frozen=True, order=True)
 class Drawn:
-    """An image of the sheet. sure: the probability. place: of all. label: what was predicted."""
+    """An image of the sheet. sure: the probability. order: of all. label: what was predicted."""
 
     sure: float
-    place: int
+    order: int
     label: str = field(compare=False)
     name: str = field(compare=False)
     images: Images = field(compare=False)
@@ -139,22 +139,22 @@ class _Tally:
         self._least: list[tuple[float, int, Drawn]] = []
 
     def watch(self, parts: Iterable[tuple[Predictions, Rows]]) -> Iterator[Predictions]:
-        for part, rows in parts:
-            if part.link != IDENTITY:
-                self._add(part, rows)
-            self._done.images += len(part)
-            self._done.unreadable += part.unreadable
-            yield part
+        for batch, rows in parts:
+            if batch.link != IDENTITY:
+                self._add(batch, rows)
+            self._done.images += len(batch)
+            self._done.unreadable += batch.unreadable
+            yield batch
 
-    def _add(self, part: Predictions, rows: Rows) -> None:
-        p, labels = part.probabilities, part.labels
-        sure = np.maximum(p, 1 - p).mean(1) if part.link == SIGMOID else p.max(1)
+    def _add(self, batch: Predictions, rows: Rows) -> None:
+        p, labels = batch.probabilities, batch.labels
+        sure = np.maximum(p, 1 - p).mean(1) if batch.link == SIGMOID else p.max(1)
         self._sum += float(sure.sum())
         self._done.counts.update(labels)
         for k, (value, label, row) in enumerate(zip(sure.tolist(), labels, rows.rows.tolist(), strict=True)):
-            drawn = Drawn(value, -(self._done.images + k), label, part.ids[k], rows.images, row)
+            drawn = Drawn(value, -(self._done.images + k), label, batch.ids[k], rows.images, row)
             _keep(self._most, drawn)
-            _keep(self._least, (-value, drawn.place, drawn))
+            _keep(self._least, (-value, drawn.order, drawn))
 
     def result(self) -> Predicted:
         """What was counted. Raises UserError where no image could be read."""
@@ -192,6 +192,6 @@ def draw_sheet(groups: dict[str, list[Drawn]], path: Path) -> None:
             images = squares.setdefault(id(drawn.images), small(drawn.images, SIDE))
             axis.imshow(thumbnail(images, drawn.row, SIDE))
             caption = f"{shorten(drawn.label, LETTERS)} {drawn.sure:.3f}\n{shorten(drawn.name, LETTERS)}"
-            place = {"ha": "center", "va": "top", "transform": axis.transAxes}
-            axis.text(0.5, -0.02, caption, fontsize=7, parse_math=False, **place)
+            style = {"ha": "center", "va": "top", "transform": axis.transAxes}
+            axis.text(0.5, -0.02, caption, fontsize=7, parse_math=False, **style)
     save_figure(figure, path)

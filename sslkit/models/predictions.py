@@ -51,9 +51,9 @@ class Predictions:
     def join(cls, parts: Iterable["Predictions"]) -> "Predictions":
         """The predictions of all parts; there is at least one."""
         parts = list(parts)
-        ids = [name for part in parts for name in part.ids]
-        bad = tuple(name for part in parts for name in part.unreadable)
-        return replace(parts[0], ids=ids, values=np.concatenate([part.values for part in parts]), unreadable=bad)
+        ids = [name for batch in parts for name in batch.ids]
+        bad = tuple(name for batch in parts for name in batch.unreadable)
+        return replace(parts[0], ids=ids, values=np.concatenate([batch.values for batch in parts]), unreadable=bad)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -61,7 +61,7 @@ class Predictions:
     def __str__(self) -> str:
         head = [*HEAD[self.link], *(self.classes if self.link == IDENTITY else ())]
         shown = zip(self.ids[:SHOWN], self.values[:SHOWN], strict=True)
-        rows = [head, *([str(name), *map(_told, self._cells(row))] for name, row in shown)]
+        rows = [head, *([str(name), *map(_format_cell, self._cells(row))] for name, row in shown)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         left = len(self) - SHOWN
@@ -95,7 +95,7 @@ class Predictions:
             yield [name, *cells]  # with the digits that float32 has
 
 
-def _told(cell: str | float) -> str:
+def _format_cell(cell: str | float) -> str:
     return cell if isinstance(cell, str) else f"{cell:.3g}"
 
 
@@ -116,17 +116,17 @@ def write_all(parts: Iterable[Predictions], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     first, parts = peek(parts)
     if path.suffix.lower() == ENDINGS[0]:
-        write_csv(path, chain([first.columns()], chain.from_iterable(part.lines() for part in parts)))
+        write_csv(path, chain([first.columns()], chain.from_iterable(batch.lines() for batch in parts)))
         return
     import pyarrow
     from pyarrow import parquet
 
     texts = len(HEAD[first.link]) - (first.link == SOFTMAX)  # the columns before the first number
-    kinds = [pyarrow.string() if place < texts else pyarrow.float32() for place in range(len(first.columns()))]
+    kinds = [pyarrow.string() if column < texts else pyarrow.float32() for column in range(len(first.columns()))]
     schema = pyarrow.schema(zip(first.columns(), kinds, strict=True))
     with write_whole(path) as partial, parquet.ParquetWriter(partial, schema) as file:
-        for part in parts:
-            cells = map(list, zip(*part.lines(), strict=True)) if len(part) else [[] for _ in schema]
+        for batch in parts:
+            cells = map(list, zip(*batch.lines(), strict=True)) if len(batch) else [[] for _ in schema]
             file.write_table(pyarrow.table(list(cells), schema=schema))
 
 

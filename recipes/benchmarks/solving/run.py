@@ -59,13 +59,13 @@ def one(zoo: Path, kind: str, n: int, draw: int) -> dict[str, Any]:
     some = features[PIXELS]
     y = rng.integers(2, size=len(some)) if kind == "coins" else some.y
     rows = rng.permutation(len(some))
-    given, truth = np.sort(rows[:n]), rows[n : n + TRUTH]
-    out = held_out(y[given], some.ids[given].tolist(), seed=draw)
-    learned, held_back = given[~out], given[out]
+    drawn, truth = np.sort(rows[:n]), rows[n : n + TRUTH]
+    out = held_out(y[drawn], some.ids[drawn].tolist(), seed=draw)
+    learned, held_back = drawn[~out], drawn[out]
     y = number_as_learned(y, y[learned])
     fitted = {
-        name: cross_fit(np.array(one.x[learned]), y[learned], one.ids[learned], None, "top1", CPU)
-        for name, one in features.items()
+        name: cross_fit(np.array(of.x[learned]), y[learned], of.ids[learned], None, "top1", CPU)
+        for name, of in features.items()
     }
     inner = {name: float((fit.scores.argmax(1) == y[learned][fit.rows]).mean()) for name, fit in fitted.items()}
     chosen = max((name for name in NETWORKS if name != PIXELS), key=inner.get)
@@ -75,8 +75,8 @@ def one(zoo: Path, kind: str, n: int, draw: int) -> dict[str, Any]:
         layer = linear_layer(np.array(x[learned]), y[learned], np.arange(len(learned)), fitted[name].c, CPU)
         with torch.inference_mode():
             scores = {
-                part: layer(torch.from_numpy(np.array(x[rows]))).numpy()
-                for part, rows in (("held back", held_back), ("truth", truth))
+                images: layer(torch.from_numpy(np.array(x[rows]))).numpy()
+                for images, rows in (("held back", held_back), ("truth", truth))
             }
         results[name] = result(name, scores["held back"], y[held_back], some.ids[held_back])
         values[name] = float((scores["truth"].argmax(1) == y[truth]).mean())
@@ -95,8 +95,8 @@ def one(zoo: Path, kind: str, n: int, draw: int) -> dict[str, Any]:
 def number_as_learned(y: np.ndarray, learned: np.ndarray) -> np.ndarray:
     """Labels (N,) by their place among those that were learned; -1 for others, which no classifier can answer."""
     present = np.unique(learned)
-    place = np.minimum(np.searchsorted(present, y), len(present) - 1)
-    return np.where(present[place] == y, place, -1)
+    number = np.minimum(np.searchsorted(present, y), len(present) - 1)
+    return np.where(present[number] == y, number, -1)
 
 
 def result(name: str, scores: np.ndarray, y: np.ndarray, ids: np.ndarray) -> Result:

@@ -59,7 +59,7 @@ def test_all_networks_and_pixels_see_the_same_views(flat: Path) -> None:
     assert len({result.paired_on for result in results}) == 1
     decision, tests = decide(results)
     assert {test.a for test in tests} | {test.b for test in tests} >= {"pixels"} and not decision.decides
-    other = measure(models[0], split, Options(size=16), Runtime())
+    other = measure(models[0], split, Options(view_size=16), Runtime())
     assert other.paired_on != results[0].paired_on, "views of other sizes are no pairs"
 
 
