@@ -53,7 +53,7 @@ def test_the_value_is_the_share_of_what_is_found(flat: Path) -> None:
 def test_all_networks_and_pixels_see_the_same_views(flat: Path) -> None:
     models = [network(16), network(24), load("pixels")]
     task = terminal.agreed(models, Task("view_retrieval", flat, Options()))
-    assert task.options.size == 24
+    assert task.options.view_size == 24
     split = Subject(models[0], flat).open_unlabelled("test")
     results = [measure(model, split, task.options, Runtime()) for model in models]
     assert len({result.paired_on for result in results}) == 1
