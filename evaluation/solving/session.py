@@ -47,6 +47,8 @@ class Session:
             "size": model.image_size,
             "data": labelled.digest,
             "images": rows_digest(labelled.ids, labelled.y),
+            "groups": None if labelled.groups is None else rows_digest(labelled.ids, labelled.groups),
+            "cropped": [self.reading.resize, self.reading.interpolation],
             "seed": self.runtime.seed,
             **more,
         }
