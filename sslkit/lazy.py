@@ -5,7 +5,6 @@ import importlib.util
 import os
 import pkgutil
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -50,10 +49,12 @@ def tell_of_hidden(name: str, beside: str) -> None:
     origin = spec.origin if spec else getattr(sys.modules.get(name), "__file__", None)
     is_started = "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None
     if origin and not is_started and os.path.exists(ours) and not os.path.samefile(origin, ours):
-        warnings.warn(
+        from sslkit.terminal import say  # what an import that hides nothing does without
+
+        say.warn(
             f"{origin} hides the package {name} that comes with sslkit: rename it, or evaluate by the command line, "
             "sslkit evaluate",
-            stacklevel=3,
+            stacklevel=2,
         )
 
 

@@ -31,7 +31,7 @@ from sslkit.runtime.device import use_seed
 from sslkit.terminal import say
 from sslkit.zoo import exporting, weights
 from sslkit.zoo.classifier import NAME
-from sslkit.zoo.entry import CARD, ZooEntry, resizing_of
+from sslkit.zoo.entry import CARD, CHECKPOINTS, ZooEntry, resizing_of
 
 PIXELS_SIDE = 16  # of the images whose values are features: 768 in colour, as many as a network has
 
@@ -109,7 +109,8 @@ def load(model: Any, *, backbone: nn.Module | None = None, loading: Loading) -> 
     if word.kind == "random":
         return _of_random(text, word, image_size, in_chans, trust)
     path = Path(text).expanduser()
-    if exporting.is_export(path) or (path.is_file() and not (path.parent / CARD).is_file()):
+    is_weights = path.is_file() and path.parent.name != CHECKPOINTS and not (path.parent / CARD).is_file()
+    if exporting.is_export(path) or is_weights:
         return _as_asked(_of_export(path), image_size, in_chans)
     return _of_entry(ZooEntry.load(_entry_folder(text)), image_size, in_chans, trust)
 

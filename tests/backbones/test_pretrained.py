@@ -119,17 +119,17 @@ def test_evaluation_keeps_a_classifier_of_any_classes(classes: int, tmp_path: Pa
     torch.save({"state_dict": net.state_dict()}, tmp_path / "w.pth")
     model, x = sslkit.load(f"timm:{NAME}:{tmp_path / 'w.pth'}"), torch.rand(2, 3, 64, 64)
     if not classes:
-        assert model.classifier is None
+        assert model.source_head is None
         return
     with torch.no_grad():
-        torch.testing.assert_close(model.classifier(model.net(x)), net(x))
+        torch.testing.assert_close(model.source_head(model.net(x)), net(x))
 
 
 def test_the_projector_of_a_self_supervised_file_is_no_classifier(tmp_path: Path) -> None:
     """MoCo v1's `fc` has the form of a classifier, of 128 classes."""
     net = timm.create_model(NAME, num_classes=128)
     torch.save({"state_dict": {f"module.encoder_q.{n}": v for n, v in net.state_dict().items()}}, tmp_path / "w.pth")
-    assert sslkit.load(f"timm:{NAME}:{tmp_path / 'w.pth'}").classifier is None
+    assert sslkit.load(f"timm:{NAME}:{tmp_path / 'w.pth'}").source_head is None
 
 
 def test_the_tries_of_the_hub_are_one_line(caplog, monkeypatch) -> None:

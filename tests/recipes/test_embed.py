@@ -76,7 +76,7 @@ def test_the_next_command_is_taken_as_it_stands(typed, folder, tmp_path) -> None
 def test_bad_input_is_one_line_before_anything_is_computed(
     words, said: str, typed, folder, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(extraction, "_features", None)
+    monkeypatch.setattr(extraction, "apply", None)
     for name in ("one", "empty", "damaged"):
         (tmp_path / name).mkdir()
     (tmp_path / "one" / "a.png").write_bytes((folder / "even" / "04.png").read_bytes())

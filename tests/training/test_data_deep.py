@@ -20,7 +20,6 @@ from sslkit.runtime.loop import Hook, Loop
 from sslkit.training import pretrain
 from sslkit.training.config import Config
 from sslkit.training.run import settings_of
-from sslkit.zoo import exporting
 
 USUAL = "ignore:.* are scaled to 8 bits by range"
 pytestmark = pytest.mark.filterwarnings(USUAL)
@@ -140,12 +139,11 @@ def test_an_untrained_copy_reads_as_the_entry(entry) -> None:
 
 
 def test_an_export_knows_the_range(entry, tmp_path) -> None:
-    path = sslkit.zoo.export(entry.folder, to="timm", out=tmp_path)
-    net = exporting.load(path)
-    assert net.about.range == (0, 8191)
+    model = sslkit.load(sslkit.zoo.export(entry.folder, to="timm", out=tmp_path))
+    assert model.scale.range == (0, 8191)
     stored = torch.tensor([0, 8191, 9000], dtype=torch.int32).view(1, 1, 1, 3)
-    expected = net.normalize(torch.tensor([0.0, 1.0, 1.0]).view(1, 1, 1, 3))
-    assert torch.equal(net.normalize(stored), expected)
+    expected = model.normalize(torch.tensor([0.0, 1.0, 1.0]).view(1, 1, 1, 3))
+    assert torch.equal(model.normalize(stored), expected)
 
 
 @pytest.mark.parametrize(

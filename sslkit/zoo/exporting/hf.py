@@ -27,7 +27,7 @@ from sslkit.zoo.classifier import NAME
 from sslkit.zoo.entry import is_ready_made
 from sslkit.zoo.exporting.base import Loaded, Source, Target, about_card, load_weights, network_of, pretrained_cfg
 from sslkit.zoo.loading import PICTURE, TIMM_TRANSFORM, load_lines, picture_lines
-from sslkit.zoo.table import NOTES, measure
+from sslkit.zoo.table import BEFORE, NOTES, measure
 
 CONFIG, WEIGHTS, README = "config.json", "model.safetensors", "README.md"
 OLDER = "pytorch_model.bin"
@@ -237,7 +237,8 @@ def _values(limits: list[float] | None) -> str | None:
 
 def _numbers(source: Source) -> list[str]:
     """The entry's results, each with its source; a sentence if there are none."""
-    numbers, before = measure(source.entry), source.entry.card.get("before", {})
+    before = source.entry.card.get("before", {})  # has a column of its own
+    numbers = {name: number for name, number in measure(source.entry).items() if name != BEFORE}
     if not numbers:
         return ["## Numbers", "", "Nothing was measured.", ""]
     images = source.entry.card.get("after", {}).get("n")

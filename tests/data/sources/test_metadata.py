@@ -112,7 +112,7 @@ def test_a_table_in_a_zip_is_counted_with_what_is_left_out(tmp_path: Path) -> No
         for path in sorted((*tmp_path.rglob("*.png"), tmp_path / "metadata.csv")):
             packed.write(path, path.relative_to(tmp_path))
     images, said = opened(f"shards:{tmp_path}/all.zip")
-    assert labels(images) == ["cat", "dog"] and "left out 1 other member: 1 .csv" in said
+    assert labels(images) == ["cat", "dog"] and "left out 1 other member: 1 metadata.csv" in said
 
 
 def test_there_is_one_list_of_the_words_of_splits() -> None:

@@ -85,19 +85,23 @@ def test_unreadable_images_are_left_out_and_named(clipart, net, tmp_path) -> Non
 def test_a_stopped_run_goes_on_to_the_same_bytes(clipart, net, tmp_path, monkeypatch) -> None:
     files.write(embedded(net, clipart, tmp_path / "unbroken", batch_size=5), tmp_path / "unbroken.npz")
     monkeypatch.setattr(blocks, "_FLUSH_SECONDS", -1.0)  # every block is written at once
-    calls, features = [], extraction._features
+    calls, apply = [], extraction.apply
 
-    def stopped(job, pixels):
+    def stopped(net, name, pixels, precision):
         if len(calls) == 3:
             raise KeyboardInterrupt
         calls.append(len(pixels))
-        return features(job, pixels)
+        return apply(net, name, pixels, precision)
 
-    monkeypatch.setattr(extraction, "_features", stopped)
+    def counted(net, name, pixels, precision):
+        calls.append(len(pixels))
+        return apply(net, name, pixels, precision)
+
+    monkeypatch.setattr(extraction, "apply", stopped)
     with pytest.raises(KeyboardInterrupt):
         embedded(net, clipart, tmp_path / "broken", batch_size=5)
     calls.clear()
-    monkeypatch.setattr(extraction, "_features", lambda job, pixels: calls.append(len(pixels)) or features(job, pixels))
+    monkeypatch.setattr(extraction, "apply", counted)
     files.write(embedded(net, clipart, tmp_path / "broken", batch_size=5), tmp_path / "broken.npz")
     assert sum(calls) == 36 - 3 * 5
     assert (tmp_path / "broken.npz").read_bytes() == (tmp_path / "unbroken.npz").read_bytes()
@@ -136,5 +140,5 @@ def test_blocks_stay_when_the_disk_is_full_at_the_end(clipart, net, tmp_path, mo
     with pytest.raises(UserError, match="finished blocks are kept"):
         embedded(net, clipart, tmp_path)
     monkeypatch.setattr(cache, "create_npy", save)
-    monkeypatch.setattr(extraction, "_features", None)  # nothing is computed again
+    monkeypatch.setattr(extraction, "apply", None)  # nothing is computed again
     assert len(embedded(net, clipart, tmp_path)) == 36

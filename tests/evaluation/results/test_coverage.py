@@ -62,7 +62,7 @@ PARTS = {"percentile", "quantile", "nanpercentile", "nanquantile", "confidence_i
 PARTS |= {"betaincinv", "ndtri", "t_quantile", "wilson_ends", "Z95"}
 NO_INTERVAL = "no interval"
 PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
-    "evaluation/studies/claims.py:_evaluate_claim": ("seeds",),
+    "evaluation/studies/claims.py:_mean_difference": ("seeds",),
     "evaluation/studies/maps.py:_cells": ("seeds",),
     "evaluation/studies/moments.py:moments": ("mean",),
     "evaluation/studies/pictured.py:Bounds.summarize": ("correlation",),

@@ -222,7 +222,7 @@ def test_an_entry_is_judged_on_the_films_that_it_was_pretrained_on(
     motion: Path, network: Model, tmp_path: Path
 ) -> None:
     card = {"backbone": {"stride": 3}, "data": {"source": f"video:{motion}"}}
-    own = replace(network, entry=ZooEntry(tmp_path, card))
+    own = replace(network, entry=ZooEntry(tmp_path, card), stride=3)
     how = {"features": "once", "epochs": 1, "clips": 1, "crops": 1, **QUIET, "cache": None, "out": tmp_path}
     result = action(own, **how)
     assert result.data == "motion" and result.details["stride"] == 3, "and with its stride"
