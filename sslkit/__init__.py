@@ -15,6 +15,7 @@ commands. Everything is imported when it is first used: `import sslkit` alone lo
 """
 
 from sslkit import lazy
+from sslkit.terminal.hidden import tell_of_hidden
 
 __version__ = "0.1.0"
 
@@ -57,4 +58,4 @@ __getattr__, __dir__, __all__ = lazy.attributes(
     },
 )
 
-lazy.tell_of_hidden("evaluation", __file__)
+tell_of_hidden("evaluation", __file__)
