@@ -159,6 +159,11 @@ class Contest:
         self._tell(self.pixels)
         self._probe()
         self._pretrain()
+        if not self.judged:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
+            raise UserError(
+                f"no network fits into budget={self.options.budget} ({reasons}): give a longer one, or zoo="
+            )
         if self.options.tune:
             self._tune()
 

@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--zoo", type=Path, default=Path("runs/solving"), help="of own networks and features")
     args = parser.parse_args()
     if not args.table:
-        draws = [(kind, n, draw) for kind in ("labels", "coins") for n in GIVEN for draw in range(DRAWS)]
+        draws = [(kind, n, draw) for n in GIVEN for kind in ("labels", "coins") for draw in range(DRAWS)]
         measure(RESULTS, {f"{kind} | {n} | {draw}": partial(one, args.zoo, kind, n, draw) for kind, n, draw in draws})
     print(table(load(RESULTS)["runs"]))
 

@@ -150,6 +150,12 @@ def test_no_network_at_all_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         run(None, tmp_path)
 
 
+def test_a_budget_for_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluation.solving.candidates.ready_made", list)
+    with pytest.raises(UserError, match=r"no network fits into budget=1s \(byol here: too few epochs fit\)"):
+        run(None, tmp_path, methods=["byol"], budget="1s")
+
+
 def test_the_page_and_the_file_say_what_the_terminal_says(solution: Solution, tmp_path: Path) -> None:
     page = output.write_page(solution, tmp_path / "solution.html").read_text()
     content = json.loads(output.write_json(solution, tmp_path / "solution.json").read_text())
