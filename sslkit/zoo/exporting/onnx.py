@@ -120,7 +120,10 @@ class OnnxHead(OnnxNetwork):
     def open(self) -> Any:
         import onnx
 
-        head = onnx.utils.Extractor(onnx.load(self.path)).extract_model([self.given], [self.made])
+        whole = onnx.load(self.path)
+        # onnx 1.17 looks for it among the inner values alone, where an output of the graph does not stand
+        whole.graph.value_info.extend(value for value in whole.graph.output if value.name == self.given)
+        head = onnx.utils.Extractor(whole).extract_model([self.given], [self.made])
         return _session(head.SerializeToString(), self.path)
 
 
