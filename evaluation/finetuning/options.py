@@ -61,7 +61,7 @@ class Options:
 
     @property
     def has_rates(self) -> bool:
-        """Whether the grid has several learning rates, beyond which it can be extended."""
+        """Return whether the grid has several learning rates, beyond which it can be extended."""
         return len({point.lr for point in settings_of(self.grid)}) > 1
 
     def of_tuning(self, steps: int, seed: int) -> fine_tune.Options:

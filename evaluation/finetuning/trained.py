@@ -1,4 +1,4 @@
-"""What a training hands on, of either head: the result, the classifier and what it says of the test images."""
+"""A trained model of either head, as it is handed on: the result, the classifier, its outputs of the test images."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -89,7 +89,7 @@ def scale_outputs(layer: nn.Linear, factor: float) -> nn.Linear:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a temperature has done to predictions on images that it was not fitted to, each before and after.
+    """The change by a temperature on images that it was not fitted to, each number before and after.
 
     beta: the factor of the outputs. fitted_on: images that it was fitted to. loss: negative log-likelihood. error: see
     `calibration_error`. n: images of both.
@@ -111,7 +111,7 @@ class Calibration:
 
     @classmethod
     def of_card(cls, about: Mapping[str, Any]) -> "Calibration":
-        """Of what a card keeps, `vars` of it."""
+        """Read the fields that a card keeps, `vars` of one."""
         return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in about.items()})
 
     def __str__(self) -> str:

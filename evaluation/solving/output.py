@@ -1,4 +1,4 @@
-"""What a person sees of a solution: the lines of a terminal, a JSON file, and one offline page."""
+"""The output of a solution: the lines of a terminal, a JSON file, and one offline page."""
 
 import base64
 import hashlib

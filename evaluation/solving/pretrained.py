@@ -47,7 +47,7 @@ class Newcomer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `sslkit.pretrain` needs to know of the start."""
+        """The settings of `sslkit.pretrain` for this start and size."""
         if self.start is None:
             return {"image_size": self.size} if self.size else {}
         model = self.start.model
