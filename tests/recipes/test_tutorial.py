@@ -32,7 +32,7 @@ def test_the_cells_run_in_order(tmp_path, monkeypatch, capsys) -> None:
         exec(compile(cell, f"code cell {place}", "exec"), ran)
     said = capsys.readouterr().out
     assert "P(best)" in said and "timm.create_model(" in said
-    assert len(ran["results"]) == 4 and ran["problems"] == []
+    assert len(ran["results"]) == 6 and ran["problems"] == []  # two protocols of two runs and of raw pixels
     assert ran["features"].shape == (len(ran["batch"]), 128) and ran["features"].isfinite().all()
     assert ran["net"].__class__.__module__.startswith("timm.")
     assert len(zoo.open("runs/tutorial/zoo")) == 2 and Path("runs/tutorial/report.html").stat().st_size > 100_000
