@@ -1,7 +1,6 @@
 """Probes of frozen features: judged in folds of the known images, then fitted to all of them."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,8 @@ PROBE, TUNED = "probe", "fine-tuned"  # how a network is used
 class Judged:
     """A network with a way of using it, on known images that its fit has not seen.
 
-    name: as tables call it. how: PROBE or TUNED. scores: (n, K) logits of the images `rows` (n,) of `development`.
+    name: as tables call it. how: PROBE or TUNED. estimate: the metric on the judged images.
+    rows, scores: (n,) the images of `development` and (n, K) their logits, of a probe.
     value: by the data set's metric, for comparisons; a tuned network's is that of its probe and what tuning gains.
     seconds: that judging took. setting: of the fit; its `beta` calibrates the logits.
     """
@@ -40,14 +40,11 @@ class Judged:
     model: Model
     development: Split
     rows: np.ndarray
-    scores: np.ndarray
+    scores: np.ndarray | None
+    estimate: Estimate
     value: float
     seconds: float
     setting: dict[str, Any]
-
-    @cached_property
-    def estimate(self) -> Estimate:
-        return self.estimate_on(self.rows)
 
     def estimate_on(self, rows: np.ndarray) -> Estimate:
         """The metric on those of the judged images that are among `rows`."""
@@ -76,8 +73,9 @@ def judge_in_folds(session: Session, model: Model, name: str) -> Judged:
 
     record = session.once(session.key(PROBE, model), work)
     rows, setting = np.array(record["rows"]), {name: record[name] for name in ("c", "beta")}
-    value = judge(record[SCORES], labelled, rows).value
-    return Judged(name, PROBE, model, labelled, rows, record[SCORES], value, record["seconds"], setting)
+    scores = record[SCORES]
+    estimate = judge(scores, labelled, rows)
+    return Judged(name, PROBE, model, labelled, rows, scores, estimate, estimate.value, record["seconds"], setting)
 
 
 def judge(scores: np.ndarray, split: Split, rows: np.ndarray) -> Estimate:

@@ -5,24 +5,21 @@ probe of standardised features has large weights on features that hardly vary, a
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
-from evaluation.learners.calibration import inverse_temperature
 from evaluation.learners.cross_fit import folds_of
-from evaluation.results.records import run_id
-from evaluation.solving.probes import TUNED, Judged, judge
-from evaluation.solving.session import SCORES, Session
-from evaluation.tuning.checkpoint import Checkpoint
-from evaluation.tuning.classifier import Setting, classification_loss, predict, train_classifier
+from evaluation.solving.probes import TUNED, Judged
+from evaluation.solving.session import Session
+from evaluation.tuning.classifier import Setting, predict
 from evaluation.tuning.estimate import seconds_of_step
-from evaluation.tuning.loop import Diverged
+from evaluation.tuning.outcomes import estimate_of
 from evaluation.tuning.pixels import Pixels
-from evaluation.tuning.task import Task, open_task
+from evaluation.tuning.task import open_task
+from evaluation.tuning.trials import Runner, Trial, key
 from sslkit.models.model import Model
 
 RATES = (3e-4, 1e-3)  # of AdamW, around its usual one; a short run of a whole network needs the higher
@@ -68,7 +65,7 @@ class Tuning:
 
     session: Session
     frozen: Judged
-    task: Task
+    runner: Runner
     plan: Plan
     learned: np.ndarray
     judged: np.ndarray
@@ -78,7 +75,8 @@ class Tuning:
         labelled = session.problem.development
         task = open_task(frozen.model, {"train": labelled, "test": session.problem.held_back}, session.reading)
         first = folds_of(labelled.y, labelled.ids, labelled.groups, session.runtime.seed) == 0
-        return cls(session, frozen, task, plan, np.flatnonzero(~first), np.flatnonzero(first))
+        runner = Runner(task, session.records, replace(session.runtime, device=session.device, workers=1))
+        return cls(session, frozen, runner, plan, np.flatnonzero(~first), np.flatnonzero(first))
 
     @property
     def announcement(self) -> str:
@@ -106,66 +104,36 @@ class Tuning:
         return self._make_judged(chosen, seconds)
 
     def final(self, judged: Judged) -> tuple[nn.Module, nn.Linear, np.ndarray]:
-        """Tune on all known images; return the network, its head, calibrated, and logits of the held-back images."""
-        setting = self._setting(judged.setting["lr"], judged.setting["times"])
-        net = self._tune(setting, np.arange(len(self.task.train)))
-        scores = predict(net, self.frozen.model, self._pixels(self.task.test.centres), setting.precision).numpy()
-        return net.backbone, net.head, scores
+        """Tune on all known images; return the network, its head, and logits of the held-back images.
+
+        The weights stay beside the records, so that the same call does not tune again.
+        """
+        setting, task = self._setting(judged.setting["lr"], judged.setting["times"]), self.runner.task
+        net = self.runner.network(Trial("test", setting, task.rows(), keep=True)).to(self.session.device)
+        pixels = Pixels(task.test.centres, np.arange(len(task.test)), self.session.device)
+        return net.backbone, net.head, predict(net, task.model, pixels, setting.precision).numpy()
 
     def _setting(self, lr: float, times: int) -> Setting:
-        return self.plan.setting(lr, times, self.session.runtime.seed, self.task.mirror)
+        return self.plan.setting(lr, times, self.session.runtime.seed, self.runner.task.mirror)
 
     def _run(self, setting: Setting) -> dict[str, Any]:
         """The record of one run on the images of the other folds, judged on the first."""
-        key = self.session.key(TUNED, self.frozen.model, **asdict(setting), folds="first")
-
-        def work() -> Mapping[str, Any]:
-            try:
-                return self._measure(self._tune(setting, self.learned), setting)
-            except Diverged as error:
-                return {"diverged": True, "reason": str(error)}
-
-        return self.session.once(key, work)
-
-    def _measure(self, net: nn.Module, setting: Setting) -> dict[str, Any]:
-        y, centres = self.session.problem.development.y[self.judged], self.task.train.centres
-        scores = predict(net, self.frozen.model, self._pixels(centres, self.judged), setting.precision)
-        return {
-            "diverged": False,
-            "loss": classification_loss(scores, torch.from_numpy(y)).item(),
-            "beta": inverse_temperature(scores.numpy(), y),
-            SCORES: scores.numpy(),
-        }
-
-    def _tune(self, setting: Setting, rows: np.ndarray) -> nn.Sequential:
-        model, session = self.frozen.model, self.session
-        y = session.problem.development.y[rows]
-        key = run_id(session.key(TUNED, model, **asdict(setting), rows=len(rows)))
-        checkpoint = Checkpoint(session.out / f".tuning-{key}.ckpt", key)
-        net = train_classifier(
-            model,
-            self._pixels(self.task.train.crops, rows),
-            torch.from_numpy(y),
-            setting,
-            classes=len(session.problem.classes),
-            checkpoint=checkpoint,
-            progress=session.runtime.progress and f"  {self.frozen.name}: lr {setting.lr:g}",
-        )
-        checkpoint.remove()
-        return net
-
-    def _pixels(self, pool: Any, rows: np.ndarray | None = None) -> Pixels:
-        return Pixels(pool, np.arange(len(pool)) if rows is None else rows, self.session.device)
+        trial = Trial("select", setting, self.learned, self.judged)
+        is_recorded = self.session.records.find(key(self.runner.task, trial)) is not None
+        (run,) = self.runner.run([trial], self.frozen.name)
+        if is_recorded:
+            self.session.budget.before += run["seconds"]
+        return run
 
     def _make_judged(self, run: Mapping[str, Any], seconds: float) -> Judged:
-        frozen, rows = self.frozen, self.judged
-        gain = judge(run[SCORES], frozen.development, rows).value - frozen.estimate_on(rows).value
+        frozen = self.frozen
+        gain = run["value"] - frozen.estimate_on(self.judged).value
         setting = {"lr": run["lr"], "times": run["steps"] // self.plan.steps, "steps": run["steps"], "gain": gain}
         return replace(
             frozen,
             how=TUNED,
-            rows=rows,
-            scores=run[SCORES],
+            scores=None,
+            estimate=estimate_of(run),
             value=frozen.value + gain,
             seconds=seconds,
             setting={**frozen.setting, **setting, "beta": run["beta"]},

@@ -83,8 +83,8 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
     values = [record["value"] for record in records]
     if len(records) == 1:
         (record,) = records
-        estimate = _estimate(record)
-        others = {name: _estimate(other) for name, other in record["others"].items()}
+        estimate = estimate_of(record)
+        others = {name: estimate_of(other) for name, other in record["others"].items()}
         right = record["right"] and unpack(record["right"], len(task.test))
         outcomes, paired_on = (None, "") if right is None else (right, test_rows)
         groups = None if right is None else task.test.groups
@@ -93,7 +93,7 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         estimate = _mean(values, kind)
         extra = list(records[0]["others"])
         others = {name: _mean([record["others"][name]["value"] for record in records], kind) for name in extra}
-        others |= {name: _estimate(record) for name, record in zip(names, records, strict=True)}
+        others |= {name: estimate_of(record) for name, record in zip(names, records, strict=True)}
         outcomes, groups, largest = np.array(values), None, None
         paired_on = hashlib.sha256(f"{test_rows} {list(names)}".encode()).hexdigest()
     fields["leaky"] = fields.get("leaky", False) or unseen.is_leaky(task.in_train)
@@ -102,7 +102,7 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         **unseen.details(task.in_train, task.near_in_train),
         "mirror": task.mirror,
     }
-    return Result.from_estimate(
+    return Result.fromestimate_of(
         estimate,
         metric=task.metric,
         model=task.model.name,
@@ -120,7 +120,8 @@ def _mean(values: Sequence[float], kind: str) -> Estimate:
     return replace(over_seeds(values), kind=f"t over {len(values)} {kind}")
 
 
-def _estimate(record: dict[str, Any]) -> Estimate:
+def estimate_of(record: dict[str, Any]) -> Estimate:
+    """Return the value of a record with its interval."""
     interval = record["interval"]
     return Estimate(record["value"], interval and tuple(interval), record["kind"], record["n"], record["unit"])
 

@@ -111,6 +111,19 @@ def test_fine_tuning_and_new_networks_compete(zoo: Path, tmp_path: Path, monkeyp
     assert len(gains) == solving.MOST_TUNED and any("points by tuning" in line for line in said)
 
 
+def test_a_finished_call_tunes_nothing_again(zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuned, "RATES", (1e-3,))
+    monkeypatch.setattr(tuned, "MOST_EPOCHS", 1)
+    monkeypatch.setattr(
+        solving.Contest, "first", property(lambda self: max(self.judged, key=lambda judged: judged.how == "fine-tuned"))
+    )
+    first, _ = run(zoo, tmp_path, tune=True)
+    monkeypatch.setattr("evaluation.tuning.trials.train_classifier", lambda *_, **__: pytest.fail("tuned again"))
+    second, _ = run(zoo, tmp_path, tune=True)
+    assert [judged.how for judged in (first.answer.judged, second.answer.judged)] == ["fine-tuned"] * 2
+    np.testing.assert_array_equal(first.answer.scores, second.answer.scores)
+
+
 def test_labels_by_coin_are_not_above_a_control(zoo: Path, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (200, 1, 28, 28), dtype=np.uint8)
     labels = np.random.default_rng(1).integers(2, size=200)
