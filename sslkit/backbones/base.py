@@ -64,7 +64,8 @@ class Backbone(nn.Module):
         self.patch = net.patch_embed.patch_size[0] if self.is_vit else 1
         if self.is_vit:
             use_products(net.patch_embed)
-        self.norm_is_frozen = False
+        self.kept_norms: frozenset[str] = frozenset()
+        self.is_held = False
         self.width = _measure(net, self.input_shape(), item, recipe.name)  # a lazy layer has its weights from here on
         if self.convolutional:
             self._lay_out()
@@ -74,15 +75,24 @@ class Backbone(nn.Module):
 
         Raises UserError for a network without batch normalisation.
         """
-        if not any(isinstance(layer, _BatchNorm) for layer in self.net.modules()):
+        self.kept_norms = frozenset(self.batch_norms())
+        if not self.kept_norms:
             raise UserError(f"freeze_norm: {self.recipe.name} has no batch normalisation: leave it out")
-        self.norm_is_frozen = True
+        self.train(self.training)
+
+    def batch_norms(self) -> dict[str, _BatchNorm]:
+        """The layers of batch normalisation, by their names in `net`."""
+        return {name: layer for name, layer in self.net.named_modules() if isinstance(layer, _BatchNorm)}
+
+    def hold(self, is_held: bool) -> None:
+        """Keep all batch norms at their means and variances while the network is not trained; else only kept_norms."""
+        self.is_held = is_held
         self.train(self.training)
 
     def train(self, mode: bool = True) -> "Backbone":
         super().train(mode)
-        for layer in self.net.modules() if self.norm_is_frozen else ():
-            if isinstance(layer, _BatchNorm):
+        for name, layer in self.batch_norms().items() if self.is_held or self.kept_norms else ():
+            if self.is_held or name in self.kept_norms:
                 layer.eval()
         return self
 

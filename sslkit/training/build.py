@@ -26,14 +26,17 @@ from sslkit.errors import UserError, nearest
 from sslkit.options import members
 from sslkit.options.members import classes, signature
 from sslkit.runtime.hardware import is_cpu, recompute
+from sslkit.terminal.say import counted
 from sslkit.training.config import Config
 from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, withhold
 from sslkit.training.settled import NOT_GIVEN, Choice, value_at
 from sslkit.training.step import layer_rates
+from sslkit.training.unfreezing import SHARE, count_steps
 from sslkit.zoo.start import start
 
 # AdamW's peak for other networks: a round number between those tried for the narrow one, not tuned itself
 RATE = 0.002
+GENTLE = 3e-5  # AdamW's for given weights: chosen on a held-out fifth of clip art, benchmarks/LOG.md
 # with adamw; tuned on held-out images of Fashion-MNIST: recipes/benchmarks/objectives and constants.json
 NARROW, NARROW_RATE, NARROW_BATCH = "narrow_resnet", 0.009, 128
 _AT_ONCE = 128  # images of a batch for statistics
@@ -51,6 +54,23 @@ def steps(config: Config, data: Data) -> int:
     return config.epochs * -(-batches(config, data) // config.trainer.accumulate)
 
 
+def heads_first(config: Config, data: Data, method: Method) -> int:
+    """Steps of the run in which the new parts learn alone."""
+    return count_steps(config.unfreeze, method, steps(config, data), config.epochs)
+
+
+def describe_tuned(config: Config, data: Data, method: Method) -> list[str]:
+    """A line on what is trained of given weights, and when; none for random ones."""
+    if method.backbone.recipe.origin is None:
+        return []
+    count, first = steps(config, data), heads_first(config, data, method)
+    alone = f"new parts alone for {first:,} of {counted(count, 'step')}, then " if first else ""
+    learned, every = (
+        sum(p.numel() for p in method.backbone.parameters() if p.requires_grad or whole) / 1e6 for whole in (0, 1)
+    )
+    return [f"tuned     {alone}all of the network: {learned:.2f} M of {every:.2f} M parameters"]
+
+
 def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[str, Choice]:
     """What a new run chooses of the settings that are not given, by their paths, with the reasons to be told.
 
@@ -63,6 +83,9 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
     objective, scale = classes(asked.method_name)["objective"], data.train.scale
     network = _network(asked, objective, data) if asked.init is None and module is None else None
     choices = {"backbone": Choice(network), "optimizer.lr": _rate(asked, network)}
+    if asked.init:
+        new = max(RATE, asked.optimizer.lr or 0) if asked.optimizer.name == "adamw" else None
+        choices |= {"unfreeze": Choice(SHARE), "optimizer.head_lr": Choice(new)}
     if data.image_size <= SMALL and for_item(objective.views, data.train.item).has_papers_scale():
         share = f"crops from {100 * SMALL_SCALE[0]:g} % of the area for small images"
         choices["method.views.scale"] = Choice(list(SMALL_SCALE), share)
@@ -83,8 +106,10 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
 
 
 def _rate(asked: Config, network: str | None) -> Choice:
-    """The learning rate of this network, from random weights; None: one that is given."""
+    """The learning rate of this network. network: None: one that is given."""
     optimizer = asked.optimizer
+    if asked.init and optimizer.name == "adamw":
+        return Choice(GENTLE)
     if network == NARROW and optimizer.name == "adamw" and optimizer.lr_scaling == "none":
         rate = float(f"{NARROW_RATE * min(1, sqrt(asked.batch_size / NARROW_BATCH)):.2g}")
         if rate > RATE:

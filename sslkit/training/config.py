@@ -28,7 +28,14 @@ class OptimizerConfig:
     lr: float | None = setting(
         None,
         "peak learning rate; null: 0.009 for a new narrow_resnet with adamw and no lr_scaling (below a batch_size of "
-        "128 in proportion to its root), otherwise 0.002",
+        "128 in proportion to its root), 3e-05 for the network of init= with adamw, otherwise 0.002",
+        above=0,
+        most=10**6,
+    )
+    head_lr: float | None = setting(
+        None,
+        "of the new parts beside the network: projector, predictor, prototypes, decoder; null: as lr, with init= and "
+        "adamw at least 0.002",
         above=0,
         most=10**6,
     )
@@ -36,7 +43,11 @@ class OptimizerConfig:
         "none", "linear, sqrt: lr is for 256 images a step; none: as it is", choices=("none", "linear", "sqrt")
     )
     layer_decay: float | None = setting(
-        None, "factor of lr from each layer to the one before; null: none", above=0, most=1
+        None,
+        "factor of lr from each layer to the one before, 1: none; null: 0.75 with init=, if the network names its "
+        "layers, otherwise none",
+        above=0,
+        most=1,
     )
     weight_decay: float = setting(1e-4, "not applied to biases and norms", least=0, most=10**6)
     weight_decay_end: float | None = setting(
@@ -114,6 +125,13 @@ class Config(Computing, DataOptions):
         None,
         "weights to start from: timm:NAME (downloads them), timm:NAME:FILE, a zoo entry's folder, efficientnet_lite0 "
         "or published:NAME:FILE; null: random ones",
+    )
+    unfreeze: float | None = setting(
+        None,
+        "share of the steps, or from 1 on epochs, in which the new parts beside the network learn alone; null: "
+        "0.1 with init=",
+        least=0,
+        most=10**9,
     )
     freeze_norm: bool = setting(False, "keep the means and variances of the batch normalisation of init=")
     epochs: int = setting(6, "passes over the data", least=1, most=10**9)
@@ -202,6 +220,13 @@ def _check(config: Config) -> None:
     check_optimizer(config.optimizer, config.epochs)
     if config.freeze_norm and config.init is None:
         raise UserError("freeze_norm=true keeps the batch normalisation of init=: give init=, or leave it out")
+    if config.unfreeze and config.init is None:
+        raise UserError("unfreeze= trains what is new beside the weights of init= first: give init=, or leave it out")
+    if config.unfreeze is not None and config.unfreeze >= config.epochs:
+        raise UserError(
+            f"unfreeze={config.unfreeze:g} epochs of {config.epochs}: the network would never be trained; give fewer "
+            "epochs, or a share of the steps such as unfreeze=0.1"
+        )
     config.data.check(config)
 
 

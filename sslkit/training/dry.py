@@ -23,7 +23,7 @@ from sslkit.runtime.pretended import DEVICE, Work, counting, place_on_device
 from sslkit.terminal import say
 from sslkit.terminal.say import lasting
 from sslkit.terminal.tables import align
-from sslkit.training.build import RATE, batches
+from sslkit.training.build import RATE, batches, describe_tuned
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.data import Data
 from sslkit.training.machine import ranks_of
@@ -171,6 +171,7 @@ def announce(config: Config, data: Data, built: Method) -> None:
         f"{'card' if ranks == 1 else 'cards'}: nothing is computed\n"
         f"memory    {held.line(steps[batch].peak, batch)}{_several(ranks, config.trainer.strategy, more)}"
     )
+    say.lines("\n".join(describe_tuned(config, data, built)))
     say.lines(align(_by_batch(batch, need), right=range(5)))
     say.lines(align(_by_card(config, data, batch, ranks, steps[batch], need), right=range(1, 6)))
     say.lines(f"note      {LEFT_OUT}")

@@ -12,11 +12,11 @@ from sslkit.models.using import keywords, lines_of_call, lines_to_load
 from sslkit.options.members import signature
 from sslkit.options.settings import leaves
 from sslkit.terminal.say import words
+from sslkit.training.build import GENTLE
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.zoo.entry import ZooEntry
 
-GENTLE = 3e-5  # learning rate for given weights: "Start from weights" of recipes/README.md
 LONGER = 100  # epochs of the run that is proposed, where these are not more: as short as published runs are
 OF_ONE_RUN = ("method", "data.source", "epochs", "name", "resume")  # not taken over by it as they are
 LOAD, JUDGE, LOOK, AGAIN = (f"  {label:<12}" for label in ("load it:", "evaluate:", "look at it:", "next:"))
@@ -99,7 +99,7 @@ def gentler_settings(weights: Iterable[str], asked: Config) -> dict[str, Any]:
     if not asked.init:
         return {}
     has_norm = any(name.endswith("running_mean") for name in weights)
-    rate = {} if asked.optimizer.lr is not None and asked.optimizer.lr <= GENTLE else {"optimizer.lr": GENTLE}
+    rate = {"optimizer.lr": GENTLE} if (asked.optimizer.lr or 0) > GENTLE else {}
     return {**rate, **({"freeze_norm": True} if has_norm and not asked.freeze_norm else {})}
 
 

@@ -156,7 +156,7 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
     start = Start(data, shown, folder, config.eval.k, origin and origin.sha256, content, where)
     # History comes before the monitor, so that its clock stops before the evaluation starts.
     monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k, before=lambda: start.judged)
-    module, count = Pretraining(method), build.steps(config, data)
+    module, count = Pretraining(method, build.heads_first(config, data, method)), build.steps(config, data)
     prepare = Prepare(data, config.cache and Path(config.cache), count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.
     hooks: list[Hook] = [compile_networks(config, method)] if config.trainer.compile else []
@@ -247,12 +247,13 @@ def make_loop(
     """The loop of a run with its optimiser. load: see `Loop`. lr: at the peak. steps: of the whole run."""
     fabric = fabric_of(config)
     fused = True if fuses(fabric.device, config.precision, config.optimizer.clip) else None
-    optimizer = make_optimizer(module.method, config.optimizer, lr, fused=fused)
+    alone = module.heads_first
+    optimizer = make_optimizer(module.method, config.optimizer, lr, fused=fused, heads_first=alone)
     return Loop(
         fabric,
         module,
         optimizer,
-        make_schedule(optimizer, config.optimizer, steps, config.epochs),
+        make_schedule(optimizer, config.optimizer, steps, config.epochs, alone),
         load,
         move=to_device,
         epochs=config.epochs,

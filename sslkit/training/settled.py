@@ -15,6 +15,8 @@ OPEN = (  # settings that are chosen where they are not given
     "opacity",
     "fill",
     "optimizer.lr",
+    "optimizer.head_lr",
+    "unfreeze",
     "method.objective.momentum",
     "method.views.scale",
     "method.views.flip",

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,8 +20,10 @@ from sslkit.runtime.device import Late, seed_generators
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.lars import LARS
+from sslkit.training.unfreezing import freeze, hold_networks, zero_of
 
 REMEDY = "Lower optimizer.lr, set optimizer.clip=1, or use precision=float32; no checkpoint holds that step"
+LAYER_DECAY = 0.75  # of given weights, as BEiT's fine-tuning (Bao et al. 2022, 2106.08254) of a ViT-B; not tuned
 IMAGES = 256  # of a step, for which optimizer.lr is given when it is scaled
 
 
@@ -35,12 +38,17 @@ class Unchecked:
 
 
 class Pretraining(nn.Module):
-    """A batch in, the terms of its loss and the first view's embeddings out."""
+    """A batch in, the terms of its loss and the first view's embeddings out.
 
-    def __init__(self, method: Method) -> None:
+    heads_first: steps in which the network is held and the new parts learn alone, see `unfreezing`.
+    """
+
+    def __init__(self, method: Method, heads_first: int = 0) -> None:
         super().__init__()
         self.method = method
+        self.heads_first = heads_first
         self.steps_done = 0
+        self.is_held = False
         self._unchecked: Unchecked | None = None
 
     def forward(self, batch: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -50,14 +58,28 @@ class Pretraining(nn.Module):
         seed = int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:7], "little")
         seed_generators(seed, batch["images"].device)
         aspect = torch.as_tensor(batch["aspect"])
-        terms, e = self.method.step(batch["images"], batch["index"], aspect=aspect, labels=batch["label"])
+        with freeze(self.method.backbone) if self.is_held else nullcontext([]) as frozen:
+            terms, e = self.method.step(batch["images"], batch["index"], aspect=aspect, labels=batch["label"])
         detached = {name: term.detach() for name, term in terms.items()}
         self.check()
         values = Late(torch.stack(list(detached.values())))
         self._unchecked = Unchecked(values, tuple(detached), self.method.epoch, self.steps_done)
         if not values.is_late:
             self.check()
-        return {"loss": terms["loss"], "terms": detached, "z": e.z[0].detach()}
+        return {"loss": terms["loss"] + zero_of(frozen), "terms": detached, "z": e.z[0].detach()}
+
+    def set_step(self, step: int) -> None:
+        """Hold the network or let it learn in the next step. step: number of finished ones."""
+        self.steps_done = step
+        if self.is_held != (step < self.heads_first):
+            self.is_held = not self.is_held
+            hold_networks(self.method, self.is_held)
+
+    def before_step(self) -> None:
+        """Drop the gradients of what does not learn in this step: Adam would count the step, and decay the weight."""
+        self.method.before_step()
+        for p in self.method.backbone.parameters() if self.is_held else ():
+            p.grad = None
 
     def check(self) -> None:
         """Stop at the first non-finite loss and name its step and term; on a GPU one step late, so as not to stall it.
@@ -96,21 +118,21 @@ class Progress(Hook):
     steps: int
 
     def begin(self, loop: Loop) -> None:
-        self.module.steps_done = loop.step
+        self.module.set_step(loop.step)
 
     def epoch_begin(self, loop: Loop) -> None:
         self.module.method.epoch, self.module.method.batch = loop.epoch, loop.batch
 
     def before_step(self, loop: Loop) -> None:
         set_weight_decay(loop.optimizer, self.optimizer, loop.step, self.steps)
-        self.module.method.before_step()
+        self.module.before_step()
 
     def after_step(self, loop: Loop) -> None:
         self.set_step(loop.step)
 
     def set_step(self, step: int) -> None:
         """step: number of finished ones."""
-        self.module.steps_done = step
+        self.module.set_step(step)
         self.module.method.after_step(min(step / self.steps, 1.0))
 
     def before_save(self, loop: Loop) -> None:
@@ -134,17 +156,22 @@ def parts_to_compile(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
 
 
 def make_optimizer(
-    method: Method, config: OptimizerConfig, lr: float, *, fused: bool | None = None
+    method: Method, config: OptimizerConfig, lr: float, *, fused: bool | None = None, heads_first: int = 0
 ) -> torch.optim.Optimizer:
     """AdamW, SGD or LARS over the trained parameters of a method, in `parameter_groups`. lr: at the peak.
 
     fused: whether AdamW moves all weights in one kernel; None: as PyTorch chooses, on a GPU a few for all. SGD's one
     kernel fails for weights whose first gradient comes later than that of others, such as prototypes.
+    heads_first: steps that the network is held, see `unfreezing`; its groups are marked "late" then.
     LARS scales the step of matrices and kernels by |w| / |gradient|, with and without weight decay; biases and norms
     have the step of SGD, as in SimCLR and BYOL. Raises UserError as `layer_rates` does.
     """
-    rates = {} if config.layer_decay is None else layer_rates(method, config.layer_decay)
-    groups = parameter_groups(method, config.weight_decay, method.objective.constant_lr(), rates)
+    decay, network = layer_decay(method, config), set(method.backbone.parameters())
+    rates = {} if decay is None else layer_rates(method, decay)
+    if config.head_lr is not None:
+        rates |= {p: config.head_lr / config.lr for p in method.parameters() if p not in network}
+    late = network if heads_first else ()
+    groups = parameter_groups(method, config.weight_decay, method.objective.constant_lr(), rates, late)
     for group in groups:
         group["lr"] = lr * group.pop("rate")
     if config.name == "adamw":
@@ -159,21 +186,36 @@ def parameter_groups(
     weight_decay: float,
     constant: Iterable[nn.Parameter] = (),
     rates: Mapping[nn.Parameter, float] | None = None,
+    late: Collection[nn.Parameter] = (),
 ) -> list[dict]:
     """Parameter groups: weight decay for matrices and kernels, none for biases and norms.
 
     constant: parameters for groups of their own, marked "constant_lr". rates: factors of the learning rate, 1 for
-    parameters that are not in it; the largest come first.
+    parameters that are not in it; the largest come first. late: likewise marked "late", after all others.
     """
     apart, rates = {id(p) for p in constant}, rates or {}
-    groups: dict[tuple[bool, float, bool], list[nn.Parameter]] = {}
+    groups: dict[tuple[bool, bool, float, bool], list[nn.Parameter]] = {}
     for p in module.parameters():
         if p.requires_grad:
-            groups.setdefault((id(p) in apart, -rates.get(p, 1.0), p.dim() <= 1), []).append(p)
+            kind = id(p) in apart, p in late, -rates.get(p, 1.0), p.dim() <= 1
+            groups.setdefault(kind, []).append(p)
     return [
-        {"params": params, "weight_decay": 0.0 if bare else weight_decay, "constant_lr": fixed, "rate": -rate}
-        for (fixed, rate, bare), params in sorted(groups.items(), key=lambda item: item[0])
+        {
+            "params": params,
+            "weight_decay": 0.0 if bare else weight_decay,
+            "constant_lr": fixed,
+            "late": is_late,
+            "rate": -rate,
+        }
+        for (fixed, is_late, rate, bare), params in sorted(groups.items(), key=lambda item: item[0])
     ]
+
+
+def layer_decay(method: Method, config: OptimizerConfig) -> float | None:
+    """The factor from layer to layer: as set, or `LAYER_DECAY` for given weights of a network that names its layers."""
+    body = method.backbone
+    is_given = body.recipe.origin is not None and hasattr(body.net, "group_matcher")
+    return LAYER_DECAY if config.layer_decay is None and is_given else config.layer_decay
 
 
 def layer_rates(method: Method, decay: float) -> dict[nn.Parameter, float]:
@@ -227,16 +269,25 @@ def warmup_drops(step: int, steps: int, warmup: float, drops: Sequence[float], f
 
 
 def make_schedule(
-    optimizer: torch.optim.Optimizer, config: OptimizerConfig, steps: int, epochs: float
+    optimizer: torch.optim.Optimizer, config: OptimizerConfig, steps: int, epochs: float, heads_first: int = 0
 ) -> torch.optim.lr_scheduler.LambdaLR:
-    """The schedule of `config` for every group not marked "constant_lr". steps, epochs: of the whole run."""
-    warmup = config.warmup if config.warmup < 1 else min(config.warmup / steps, 1.0)
-    moving = partial(warmup_cosine, steps=steps, warmup=warmup)
-    if config.schedule == "step":
-        drops = [epoch * steps / epochs for epoch in config.drops]
-        moving = partial(warmup_drops, steps=steps, warmup=warmup, drops=drops, factor=config.drop)
-    factors = [(lambda step: 1.0) if group["constant_lr"] else moving for group in optimizer.param_groups]
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, factors)
+    """The schedule of `config` for every group not marked "constant_lr". steps, epochs: of the whole run.
+
+    heads_first: steps after which that of the groups marked "late" begins, with its own warm-up.
+    """
+    drops = [epoch * steps / epochs for epoch in config.drops]
+
+    def moving(begin: int) -> Callable[[int], float]:
+        left = max(steps - begin, 1)
+        warmup = config.warmup if config.warmup < 1 else min(config.warmup / left, 1.0)
+        factor = partial(warmup_cosine, steps=left, warmup=warmup)
+        if config.schedule == "step":
+            factor = partial(warmup_drops, steps=left, warmup=warmup, drops=drops, factor=config.drop)
+        return lambda step: factor(step - begin) if step >= begin else 0.0
+
+    kinds = {"constant": lambda step: 1.0, "late": moving(heads_first), "whole": moving(0)}
+    names = ["constant" if g["constant_lr"] else "late" if g.get("late") else "whole" for g in optimizer.param_groups]
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, [kinds[name] for name in names])
 
 
 def set_weight_decay(optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: int, steps: int) -> None:

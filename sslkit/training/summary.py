@@ -14,14 +14,14 @@ from sslkit.runtime import processes
 from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, printable, words
-from sslkit.training.build import batches, steps
+from sslkit.training.build import batches, describe_tuned, steps
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.following import following, gentler_settings
 from sslkit.training.machine import compile_hint, describe_share, reading
 from sslkit.training.results import decide, list_results
 from sslkit.training.settled import Settled
-from sslkit.training.step import images_of_step, peak_lr
+from sslkit.training.step import images_of_step, layer_decay, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 # optimiser steps of a run, up to which a note says so: a round number; the rate has then hardly been at its peak
@@ -54,13 +54,14 @@ def announce(settled: Settled, data: Data, method: Method, folder: Path, checkpo
         f"{body.width} features, stem {body.recipe.stem}",
         f"training  {_training(config, data, count)}",
         *reading(config, data),
-        f"{config.optimizer.name:<9} {_optimizer(config, count, data.unit)}",
+        f"{config.optimizer.name:<9} {_optimizer(config, method, count, data.unit)}",
+        *describe_tuned(config, data, method),
     ]
     reasons = [choice.reason for choice in settled.chosen.values() if choice.reason]
     lines += [f"chosen    {'; '.join(reasons)}"] if reasons else []
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
     lines += [f"note      {body.unseen} (image_size)"] if body.unseen else []
-    lines += [*_notes_on_size(config, method, data), *_few(config, data), *_harsh(config, method, asked)]
+    lines += [*_notes_on_size(config, method, data), *_few(config, data)]
     lines += compile_hint(config, method, steps(config, data))
     say.lines("\n".join(printable(line, keep="") for line in lines))
 
@@ -86,8 +87,8 @@ def _training(config: Config, data: Data, batches: int) -> str:
     return ", ".join([steps, precision(config.precision, config.device), *ways])
 
 
-def _optimizer(config: Config, batches: int, unit: str) -> str:
-    """The learning rate as used, and the weight decay. batches: of an epoch. unit: of the data."""
+def _optimizer(config: Config, method: Method, batches: int, unit: str) -> str:
+    """The learning rates as used, and the weight decay. batches: of an epoch. unit: of the data."""
     optimizer, images = config.optimizer, images_of_step(config, batches)
     factor = {
         "none": "",
@@ -98,8 +99,10 @@ def _optimizer(config: Config, batches: int, unit: str) -> str:
         "" if optimizer.weight_decay_end is None else f" to {optimizer.weight_decay_end:g}"
     )
     parts = [f"lr {peak_lr(config, batches):.4g}{factor[optimizer.lr_scaling]}"]
-    if optimizer.layer_decay is not None:
-        parts.append(f"x {optimizer.layer_decay:g} from each layer to the one before")
+    if optimizer.head_lr is not None:
+        parts.append(f"new parts {peak_lr(config, batches) * optimizer.head_lr / optimizer.lr:.4g}")
+    if (falls := layer_decay(method, optimizer)) is not None:
+        parts.append(f"x {falls:g} from each layer to the one before")
     if config.trainer.accumulate > 1:
         parts.append(_describe_accumulation(config, batches, images, unit))
     return ", ".join([*parts, f"weight decay {decay}"])
@@ -149,14 +152,6 @@ def _few(config: Config, data: Data) -> list[str]:
     return [
         f"note      {counted(count, 'step')} in all {'is' if count == 1 else 'are'} few: try epochs={epochs} or more"
     ]
-
-
-def _harsh(config: Config, method: Method, asked: Config) -> list[str]:
-    """A note on the usual learning rate where weights are given."""
-    gentler = words(gentler_settings(method.backbone.net.state_dict(), asked))
-    if asked.optimizer.lr is not None or config.optimizer.lr is None or not gentler:
-        return []
-    return [f"note      learning rate {config.optimizer.lr:g} is for random weights; for given ones try {gentler}"]
 
 
 def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:

@@ -29,6 +29,7 @@ class Linear(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(5))
         self.objective = SimpleNamespace(constant_lr=lambda: ())
+        self.backbone = SimpleNamespace(recipe=SimpleNamespace(origin=None), parameters=list)
 
     def step(self, images: Tensor, index: Tensor, **_: object) -> tuple[dict[str, Tensor], SimpleNamespace]:
         return {"loss": (images @ self.weight).mean()}, SimpleNamespace(z=[images])

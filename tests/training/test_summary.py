@@ -123,22 +123,21 @@ def resnet(tmp_path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lr", "frozen", "note", "gentler"),
+    ("lr", "frozen", "gentler"),
     [
-        (None, False, True, "optimizer.lr=3e-05 freeze_norm=true"),
-        (1e-3, False, False, "optimizer.lr=3e-05 freeze_norm=true"),
-        (1e-5, True, False, ""),
+        (None, False, "freeze_norm=true"),
+        (1e-3, False, "optimizer.lr=3e-05 freeze_norm=true"),
+        (1e-5, True, ""),
     ],
 )
 def test_given_weights_that_became_worse_are_said_with_a_way(
-    lr, frozen, note, gentler, small_run, resnet, monkeypatch, capsys
+    lr, frozen, gentler, small_run, resnet, monkeypatch, capsys
 ) -> None:
     judge_worse(monkeypatch)
     data = {**small_run["data"], "channels": 3}
     own = {"method": "simclr", "init": resnet, "freeze_norm": frozen, "optimizer": {"lr": lr}}
     sslkit.pretrain({**small_run, **own, "data": data, "epochs": 1})
     said = unfolded(capsys.readouterr().out)
-    assert ("learning rate 0.002 is for random weights; for given ones try optimizer.lr=3e-05" in said) == note
     assert "  worse than before training, beyond the interval: 3-NN 90.0 % -> 40.0 %\n" in said
     assert f"  try       {gentler}{', ' if gentler else ''}more epochs\n" in said
     following = said.split("  next:")[1]
