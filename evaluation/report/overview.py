@@ -1,7 +1,5 @@
 """The entries side by side: their curves on shared axes, embeddings and views, chosen by ticks."""
 
-import base64
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +9,7 @@ from evaluation.report.cells import dig, is_number
 from evaluation.report.charts import DOTS, Axis, axis_of, path_of
 from evaluation.report.entries import describe_images, neighbours, place_of
 from evaluation.report.reading import Material, Member
+from sslkit.files.pages import picture_source
 from sslkit.files.reading import regular
 
 FIRST = 8  # entries that are ticked when the page is opened
@@ -219,7 +218,4 @@ def picture(path: Path, alt: str) -> Picture | None:
         return None
     if image.width > WIDEST:
         image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    image.save(buffer, format="webp", quality=QUALITY, method=2)
-    source = "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
-    return Picture(source, alt, image.width, image.height)
+    return Picture(picture_source(image, QUALITY), alt, image.width, image.height)

@@ -1,8 +1,6 @@
 """The page: material to tables and charts, and these through the template to one HTML text."""
 
-import base64
 import datetime
-import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from evaluation.report.reading import Material, Member
 from evaluation.report.study import study_tables
 from evaluation.results.decisions import by_chance
 from sslkit.data.items import IMAGE
+from sslkit.files.pages import open_templates
 from sslkit.terminal.say import as_started, counted
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -79,23 +78,13 @@ def _context(material: Material, figure: Overview) -> dict[str, Any]:
 
 
 def _environment(style: str, script: str) -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    blocks = {"trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=FileSystemLoader(TEMPLATE), autoescape=True, undefined=StrictUndefined, **blocks)
+    environment = open_templates(TEMPLATE, style=style, script=script, trim_blocks=True, lstrip_blocks=True)
     environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.filters["breakable"] = _breakable
     environment.filters["glossed"] = glossary.link_words
     environment.filters["explained"] = lambda one: "\n".join(filter(None, (one.how, glossary.meaning(one.name))))
     environment.filters["with_ends"] = _with_ends
-    environment.globals |= {
-        "short": SHORT,
-        "style": Markup(style),  # our own files, hashed for the policy
-        "script": Markup(script),
-        "style_hash": _hash(style),
-        "script_hash": _hash(script),
-    }
+    environment.globals["short"] = SHORT
     return environment
 
 
@@ -114,11 +103,6 @@ def _with_ends(text: str) -> Any:
 
     parts = re.fullmatch(r"(.*?\S)( (?:\([^()]* to [^()]*\)|± \S+))", text)
     return Markup('{}<span class="ends">{}</span>').format(*parts.groups()) if parts else text
-
-
-def _hash(text: str) -> str:
-    """Return the hash as in a content security policy."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _summary(material: Material) -> str:

@@ -1,8 +1,5 @@
 """The output of a solution: the lines of a terminal, a JSON file, and one offline page."""
 
-import base64
-import hashlib
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +16,8 @@ from evaluation.solving.solve import Solution, solve
 from evaluation.solving.unlabelled import WORTH, BestFeatures
 from sslkit.data.manifest.page import TEMPLATE as LOOK
 from sslkit.decision import LABEL, USE
-from sslkit.files.writing import write_text, write_whole
+from sslkit.files import pages
+from sslkit.files.writing import write_text
 from sslkit.terminal import say
 from sslkit.terminal.say import as_started, lasting, words
 from sslkit.terminal.tables import align
@@ -27,7 +25,6 @@ from sslkit.terminal.tables import align
 TEMPLATE = Path(__file__).parent
 MISTAKES = 24  # pictures of held-back images that were answered wrongly: two rows of a wide window
 SIDE = 112  # pixels of these
-QUALITY = 70  # as WebP, where blocks are not seen yet
 
 
 def run(data: Any, zoo: Any, *, out: str | Path, **how: Any) -> Solution | BestFeatures:
@@ -118,15 +115,7 @@ def write_json(solution: Solution, path: Path) -> Path:
 
 def write_page(solution: Solution, path: Path) -> Path:
     """Write one offline page: the decision, all candidates, what was spent, and the surest mistakes."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    style = (LOOK / "look.css").read_text(encoding="utf-8")
-    environment = Environment(loader=FileSystemLoader(TEMPLATE), autoescape=True, undefined=StrictUndefined)
-    environment.globals |= {
-        "style": Markup(style),
-        "style_hash": f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}",
-    }
+    templates = pages.open_templates(TEMPLATE, style=(LOOK / "look.css").read_text(encoding="utf-8"))
     context = {
         "name": solution.problem.name,
         "lines": lines(solution),
@@ -136,10 +125,7 @@ def write_page(solution: Solution, path: Path) -> Path:
         "left_out": solution.left_out,
         "folder": solution.entry.folder,
     }
-    text = as_started(environment.get_template("solution.html").render(context))
-    with write_whole(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-    return path
+    return pages.write_page(path, as_started(templates.get_template("solution.html").render(context)))
 
 
 def _confusions(solution: Solution) -> list[list[str]]:
@@ -184,7 +170,5 @@ def _pictures(split: Split, rows: Sequence[int]) -> list[str]:
     sources = []
     for planes in batch:
         planes = planes[[0, 1, 2] if len(planes) >= 3 else [0, 0, 0]]
-        file = io.BytesIO()
-        Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0))).save(file, "WEBP", quality=QUALITY)
-        sources.append(f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}")
+        sources.append(pages.picture_source(Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))))
     return sources

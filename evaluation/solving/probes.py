@@ -18,6 +18,7 @@ from evaluation.results.measures import measure
 from evaluation.results.statistics import Estimate
 from evaluation.results.tables import with_interval
 from evaluation.solving.session import SCORES, Session
+from evaluation.tuning.classifier import classification_loss
 from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.say import lasting
@@ -50,6 +51,12 @@ class Judged:
         """The metric on those of the judged images that are among `rows`."""
         chosen = np.isin(self.rows, rows)
         return judge(self.scores[chosen], self.development, self.rows[chosen])
+
+    def loss_on(self, rows: np.ndarray) -> float:
+        """The calibrated cross-entropy on those of the judged images that are among `rows`."""
+        chosen = np.isin(self.rows, rows)
+        scores, y = self.setting["beta"] * self.scores[chosen], self.development.y[self.rows[chosen]]
+        return classification_loss(torch.from_numpy(scores), torch.from_numpy(y)).item()
 
     @property
     def line(self) -> str:

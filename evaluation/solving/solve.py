@@ -13,12 +13,13 @@ from evaluation.features.seen import seen
 from evaluation.results.decisions import candidate_of, decide
 from evaluation.results.records import Records
 from evaluation.results.result import Result
+from evaluation.results.statistics import Estimate
 from evaluation.solving.budget import Budget
 from evaluation.solving.candidates import open_candidates, raw_pixels
 from evaluation.solving.final import Answer, answer, controls, keep
 from evaluation.solving.options import OUT, SHARED, Options
 from evaluation.solving.pretrained import LEAST, SHARE, check_methods, newcomers, train
-from evaluation.solving.probes import TUNED, Judged, judge_in_folds
+from evaluation.solving.probes import PROBE, TUNED, Judged, judge_in_folds
 from evaluation.solving.problem import FEW, Problem, open_problem, open_unlabelled
 from evaluation.solving.session import Session
 from evaluation.solving.tuned import Tuning, make_plan
@@ -151,8 +152,17 @@ class Contest:
 
     @property
     def first(self) -> Judged:
-        """The candidate of the highest value on known images; of equal ones the one that came first, the cheapest."""
-        return max(self.judged, key=lambda judged: judged.value)
+        """The candidate of the highest value on known images; of equal ones the one that came first, the cheapest.
+
+        Between a tuned network and its probe, which cost the same to use, the cross-entropy decides where the accuracy
+        cannot: few images tell it better.
+        """
+        first = max(self.judged, key=lambda judged: judged.value)
+        pair = {judged.how: judged for judged in self.judged if judged.name == first.name}
+        tuned = pair.get(TUNED)
+        if tuned is None or abs(tuned.setting["gain"]) > half_width(tuned.estimate):
+            return first
+        return tuned if tuned.setting["loss"] < tuned.setting["loss_of_probe"] else pair[PROBE]
 
     def run(self) -> None:
         self.pixels = judge_in_folds(self.session, raw_pixels(self.session.problem), PIXELS)
@@ -234,6 +244,12 @@ class Contest:
         how = session.reading.cache, session.reading.columns
         note = seen(first.model.card, SeenImages(session.problem.held_back, "test", *how))
         return Solution(session.problem, session.budget, order, met, null, decision, entry, self.left_out, note)
+
+
+def half_width(estimate: Estimate) -> float:
+    """Half of the 95 % interval; 0 without one."""
+    low, high = estimate.interval or (0.0, 0.0)
+    return (high - low) / 2
 
 
 def _decide(result: Result, null: Sequence[Result]) -> Decision:

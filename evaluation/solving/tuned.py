@@ -20,6 +20,7 @@ from evaluation.tuning.outcomes import estimate_of
 from evaluation.tuning.pixels import Pixels
 from evaluation.tuning.task import open_task
 from evaluation.tuning.trials import Runner, Trial, key
+from sslkit.backbones.base import Backbone
 from sslkit.models.model import Model
 
 RATES = (3e-4, 1e-3)  # of AdamW, around its usual one; a short run of a whole network needs the higher
@@ -28,15 +29,23 @@ BATCH = 32  # images of a step: enough for batch statistics, and many steps in a
 CROP = (0.5, 1.0)  # share of the image in a crop: what a label is about may be a small part of it
 LONGER = 2  # times the steps of the short runs, of the best rate and of the final run
 FEWEST = 30  # steps of the short runs: with fewer, rates are not told apart
+# Shares of the image's side: a convolutional network is tuned on smaller images where fewer than ENOUGH steps of a
+# short run fit. The second is the ratio of Touvron et al. 2019 (arXiv 1906.06423, FixRes): 160 instead of 224 pixels.
+SIDES, ENOUGH = (5 / 7, 4 / 7), 100
+STRIDE, LEAST_SIDE = 32, 96  # pixels: the stride of usual networks; with less than three by three places few are left
 MOST_EPOCHS = 20  # over the images: beyond it small data sets gain nothing more
 
 
 @dataclass(frozen=True)
 class Plan:
-    """steps: of a short run for each rate; the best rate gets LONGER times as many, and so does the final run."""
+    """steps: of a short run for each rate; the best rate gets LONGER times as many, and so does the final run.
+
+    image_size: of the tuned network.
+    """
 
     steps: int
     seconds_of_step: float
+    image_size: int
 
     @property
     def seconds_of_final(self) -> float:
@@ -48,15 +57,38 @@ class Plan:
 
 
 def make_plan(session: Session, model: Model, seconds: float) -> Plan | None:
-    """The runs that fit into some seconds, by a measured step; None where too few steps do."""
+    """The runs that fit into some seconds, by measured steps; None where too few steps do."""
     most = max(FEWEST, MOST_EPOCHS * len(session.problem.development) // (LONGER * BATCH))
 
     def measure() -> dict[str, Any]:
-        each = seconds_of_step(model, BATCH)
-        return {"each": each, "steps": min(int(seconds / each / (len(RATES) + 2 * LONGER)), most)}
+        for size in sizes_of(model):
+            each = seconds_of_step(at_size(model, size), BATCH)
+            steps = min(int(seconds / each / (len(RATES) + 2 * LONGER)), most)
+            if steps >= min(ENOUGH, most):
+                break
+        return {"each": each, "steps": steps, "image_size": size}
 
     record = session.once(session.key("plan", model), measure)
-    return Plan(record["steps"], record["each"]) if record["steps"] >= FEWEST else None
+    if record["steps"] < FEWEST:
+        return None
+    return Plan(record["steps"], record["each"], record["image_size"])
+
+
+def sizes_of(model: Model) -> list[int]:
+    """The sides of images that a network is tuned at, in pixels, its own first; others are multiples of STRIDE."""
+    if not model.backbone.convolutional or model.image_size <= LEAST_SIDE:
+        return [model.image_size]
+    smaller = [round(side * model.image_size / STRIDE) * STRIDE for side in SIDES]
+    return [model.image_size, *(size for size in smaller if LEAST_SIDE <= size < model.image_size)]
+
+
+def at_size(model: Model, image_size: int) -> Model:
+    """The same network for images of another size."""
+    if image_size == model.image_size:
+        return model
+    own = model.backbone
+    backbone = Backbone(own.net, own.recipe, image_size=image_size, in_chans=own.in_chans, item=own.item)
+    return replace(model, backbone=backbone.eval(), resizing=replace(model.resizing, image_size=image_size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +105,8 @@ class Tuning:
     @classmethod
     def open(cls, session: Session, frozen: Judged, plan: Plan) -> "Tuning":
         labelled = session.problem.development
-        task = open_task(frozen.model, {"train": labelled, "test": session.problem.held_back}, session.reading)
+        model = at_size(frozen.model, plan.image_size)
+        task = open_task(model, {"train": labelled, "test": session.problem.held_back}, session.reading)
         first = folds_of(labelled.y, labelled.ids, labelled.groups, session.runtime.seed) == 0
         runner = Runner(task, session.records, replace(session.runtime, device=session.device, workers=1))
         return cls(session, frozen, runner, plan, np.flatnonzero(~first), np.flatnonzero(first))
@@ -83,7 +116,8 @@ class Tuning:
         steps, rates = self.plan.steps, ", ".join(f"{lr:g}" for lr in RATES)
         return (
             f"tune       {self.frozen.name}: {steps} steps at each of {rates}, {LONGER * steps} at the best, and again "
-            f"on all images; a step of {BATCH} images takes {self.plan.seconds_of_step:.2g} s"
+            f"on all images; a step of {BATCH} images of {self.plan.image_size} pixels takes "
+            f"{self.plan.seconds_of_step:.2g} s"
         )
 
     def judge(self) -> Judged | None:
@@ -128,10 +162,19 @@ class Tuning:
     def _make_judged(self, run: Mapping[str, Any], seconds: float) -> Judged:
         frozen = self.frozen
         gain = run["value"] - frozen.estimate_on(self.judged).value
-        setting = {"lr": run["lr"], "times": run["steps"] // self.plan.steps, "steps": run["steps"], "gain": gain}
+        setting = {
+            "lr": run["lr"],
+            "times": run["steps"] // self.plan.steps,
+            "steps": run["steps"],
+            "image_size": self.plan.image_size,
+            "gain": gain,
+            "loss": run["loss"],
+            "loss_of_probe": frozen.loss_on(self.judged),
+        }
         return replace(
             frozen,
             how=TUNED,
+            model=self.runner.task.model,
             scores=None,
             estimate=estimate_of(run),
             value=frozen.value + gain,

@@ -1,8 +1,5 @@
 """One offline page of a data set: its pictures as a network gets them, what is worth mending, and every decision."""
 
-import base64
-import hashlib
-import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,14 +13,13 @@ from sslkit.data.manifest.decisions import Opened
 from sslkit.data.manifest.findings import Finding, unusual
 from sslkit.data.manifest.survey import THUMBNAIL
 from sslkit.data.manifest.table import Manifest
-from sslkit.files.writing import write_whole
+from sslkit.files import pages
 from sslkit.terminal.say import as_started, printable
 
 TEMPLATE = Path(__file__).parent
 SAMPLE, EXAMPLES = 24, 24  # pictures: two rows of a wide window, so that a page stays under a megabyte or two
 SETS, IN_SET = 8, 6  # of copies that are shown, and of each
 HEIGHT = 112  # pixels of a picture on the page
-QUALITY = 70  # of a picture as WebP, where blocks are not seen yet
 BARS, BINS = 24, 16  # of a histogram: as many as can be read side by side
 PIXELS_OF = 5_000  # images whose pixel values are counted: four million values, more than a histogram shows
 WIDEST = 2.5  # width / height of a picture that is shown; the widest are squeezed
@@ -49,16 +45,8 @@ class Chart:
 
 def write_page(path: Path, manifest: Manifest, findings: Sequence[Finding], opened: Opened, out: str) -> Path:
     """Write the page. out: the manifest's file. Raises UserError if it cannot be written."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
     style = (TEMPLATE / "look.css").read_text(encoding="utf-8")
-    environment = Environment(loader=FileSystemLoader(TEMPLATE), autoescape=True, undefined=StrictUndefined)
-    environment.globals |= {
-        "style": Markup(style),
-        "style_hash": f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}",
-        "height": HEIGHT,
-    }
+    templates = pages.open_templates(TEMPLATE, style=style)
     context = {
         "manifest": manifest,
         "out": out,
@@ -66,11 +54,9 @@ def write_page(path: Path, manifest: Manifest, findings: Sequence[Finding], open
         "sample": _pictures(manifest, opened, _evenly(manifest, SAMPLE), whole=False),
         "unusual": _pictures(manifest, opened, unusual(manifest, SAMPLE), shapes=True),
         "charts": list(_charts(manifest)),
+        "height": HEIGHT,
     }
-    text = as_started(environment.get_template("look.html").render(context))
-    with write_whole(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-    return path
+    return pages.write_page(path, as_started(templates.get_template("look.html").render(context)))
 
 
 def _evenly(manifest: Manifest, most: int) -> np.ndarray:
@@ -134,11 +120,10 @@ def _source(images: Images, row: int) -> tuple[str, float]:
     batch = images.__getitems__([row])
     pixels = batch["images"][0].numpy()
     pixels = np.repeat(pixels[:1], 3, 0) if len(pixels) < 3 else pixels[:3]
-    image, buffer = Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0))), io.BytesIO()
+    image = Image.fromarray(np.ascontiguousarray(pixels.transpose(1, 2, 0)))
     if max(image.size) > 2 * HEIGHT:
         image = image.resize((2 * HEIGHT, 2 * HEIGHT), Image.Resampling.BILINEAR)
-    image.save(buffer, format="webp", quality=QUALITY, method=2)
-    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}", float(batch["aspect"][0])
+    return pages.picture_source(image), float(batch["aspect"][0])
 
 
 def _charts(manifest: Manifest) -> Iterable[Chart]:
