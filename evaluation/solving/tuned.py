@@ -26,7 +26,7 @@ from sslkit.models.model import Model
 RATES = (3e-4, 1e-3)  # of AdamW, around its usual one; a short run of a whole network needs the higher
 DECAY = 0.01  # PyTorch's for AdamW
 BATCH = 32  # images of a step: enough for batch statistics, and many steps in a short budget
-CROP = (0.5, 1.0)  # share of the image in a crop: what a label is about may be a small part of it
+CROP = (0.8, 1.0)  # share of the image in a crop: what a label is about may be a small part of it, and cut off
 LONGER = 2  # times the steps of the short runs, of the best rate and of the final run
 FEWEST = 30  # steps of the short runs: with fewer, rates are not told apart
 # Shares of the image's side: a convolutional network is tuned on smaller images where fewer than ENOUGH steps of a
