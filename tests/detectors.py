@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.clipart_boxes import open_clipart_boxes
-from evaluation.tasks.detection.detectors.sizes import Sizes
 from evaluation.tasks.detection.schedules import Schedule, find_schedule
+from sslkit.models.detectors.sizes import Sizes
 from sslkit.models.loading import load
 from sslkit.models.model import Model
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from evaluation.tasks.detection.datasets.boxes import Boxes, Target, for_training
-from evaluation.tasks.detection.detectors.body import as_input
 from sslkit.data.loader import order_of, plain_errors
 from sslkit.errors import UserError
+from sslkit.models.detectors.body import as_input
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import seed_of
 

@@ -12,8 +12,6 @@ from evaluation.tasks.detection.batches import readers
 from evaluation.tasks.detection.coco_ap import CocoAP
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.sources import boxes_of
-from evaluation.tasks.detection.detectors.body import check_trainable
-from evaluation.tasks.detection.detectors.detector import check_fit
 from evaluation.tasks.detection.options import Options
 from evaluation.tasks.detection.recipes import source_of
 from evaluation.tasks.detection.results import results_of
@@ -23,6 +21,8 @@ from evaluation.tasks.detection.trials import Bench
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import open_folder
 from sslkit.errors import UserError
+from sslkit.models.detectors.body import check_trainable
+from sslkit.models.detectors.detector import check_fit
 from sslkit.models.model import Model
 from sslkit.options.settings import MOST_SEED
 from sslkit.runtime.context import Runtime

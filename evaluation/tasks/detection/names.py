@@ -1,6 +1,7 @@
 """Detection and instance segmentation: data sets, detectors on any backbone, training and average precision.
 
-    detector = evaluation.detection.build_detector("runs/zoo/NAME", classes=20)
+    model = sslkit.load("runs/zoo/NAME")
+    detector = evaluation.detection.build_detector(model, classes=20, trainable="full", seed=0)
     train = evaluation.detection.open_boxes("voc07", "train", root="data")
 
 `evaluation.object_detection` and `evaluation.instance_segmentation` run all of it; imports are lazy.
@@ -13,12 +14,12 @@ __getattr__, __dir__, __all__ = lazy.attributes(
     {
         "Boxes": "evaluation.tasks.detection.datasets.boxes:Boxes",
         "Schedule": "evaluation.tasks.detection.schedules:Schedule",
-        "Sizes": "evaluation.tasks.detection.detectors.sizes:Sizes",
-        "as_input": "evaluation.tasks.detection.detectors.body:as_input",
+        "Sizes": "sslkit.models.detectors.sizes:Sizes",
+        "as_input": "sslkit.models.detectors.body:as_input",
         "RECIPES": "evaluation.tasks.detection.recipes:RECIPES",
         "Training": "evaluation.tasks.detection.training:Training",
         "average_precisions": "evaluation.tasks.detection.prediction:average_precisions",
-        "build_detector": "evaluation.tasks.detection.detectors.detector:build_detector",
+        "build_detector": "sslkit.models.detectors.detector:build_detector",
         "coco_ap": "evaluation.tasks.detection.coco_ap:coco_ap",
         "find_schedule": "evaluation.tasks.detection.schedules:find_schedule",
         "draw_predictions": "evaluation.tasks.detection.pictures:draw_predictions",

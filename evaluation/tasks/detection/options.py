@@ -7,9 +7,9 @@ from evaluation.features.extraction import LOADED
 from evaluation.protocols.base import TUNED
 from evaluation.tasks.detection import recipes
 from evaluation.tasks.detection.datasets.boxes import EMPTY
-from evaluation.tasks.detection.detectors.body import TRAINABLE
-from evaluation.tasks.detection.detectors.detector import ARCHITECTURES
 from evaluation.tasks.detection.recipes import RECIPES
+from sslkit.models.detectors.body import TRAINABLE
+from sslkit.models.detectors.detector import ARCHITECTURES
 from sslkit.options.settings import MOST, setting
 
 SHARED = (*LOADED, *READ, *TUNED, "precision", "workers", "seed")  # options of all protocols that these obey

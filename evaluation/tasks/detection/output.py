@@ -5,11 +5,11 @@ from typing import Any
 
 from evaluation.protocols.base import Judged, Task, Terminal, defaults_of_all
 from evaluation.results import OUT
-from evaluation.tasks.detection.detectors.detector import check_fit
 from evaluation.tasks.detection.measure import Opened, plan_training
 from evaluation.tasks.detection.options import SHARED, Options
 from evaluation.tasks.detection.recipes import TASKS, USUAL, source_of
 from evaluation.tasks.detection.results import describe
+from sslkit.models.detectors.detector import check_fit
 from sslkit.models.loading import name_of
 from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime

@@ -13,10 +13,10 @@ from tqdm import tqdm
 from evaluation.tasks.detection.batches import readers
 from evaluation.tasks.detection.coco_ap import CocoAP
 from evaluation.tasks.detection.datasets.boxes import Boxes, Pixels, Target
-from evaluation.tasks.detection.detectors.body import as_input
 from evaluation.tasks.detection.voc_ap import voc_ap
 from sslkit.data.loader import plain_errors
 from sslkit.errors import UserError
+from sslkit.models.detectors.body import as_input
 from sslkit.runtime.context import Runtime
 
 if TYPE_CHECKING:  # importing it takes more than a second

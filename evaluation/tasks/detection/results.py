@@ -62,7 +62,7 @@ def describe(training: Training, model: Model, train: Boxes, test: Boxes) -> str
 def comparable(training: Training, model: Model, train: Boxes, test: Boxes) -> bool:
     """Return whether this follows a published schedule: its task, a ResNet-50 C4, float32, all images of the sets.
 
-    What torchvision does in another way than detectron2 is named in `evaluation.tasks.detection.detectors.c4`.
+    What torchvision does in another way than detectron2 is named in `sslkit.models.detectors.c4`.
     """
     schedule, how = training.schedule, (training.arch, training.trainable, training.precision, training.masks)
     if not (schedule.published and training.mirror) or how != ("c4", "full", "float32", schedule.masks):

@@ -8,8 +8,8 @@ are assumed in proportion to 07+12's, which is noted in results. Drops divide th
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 
-from evaluation.tasks.detection.detectors.sizes import Sizes
 from sslkit.errors import UserError, format_value
+from sslkit.models.detectors.sizes import Sizes
 from sslkit.options.members import nearest
 
 NAMES = ("full", "full_2x", "short", "smoke")

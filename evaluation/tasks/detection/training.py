@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from evaluation.tasks.detection.batches import training_batches
 from evaluation.tasks.detection.datasets.boxes import Boxes
-from evaluation.tasks.detection.detectors.detector import build_detector
-from evaluation.tasks.detection.detectors.precise_bn import precise_batch_norm
-from evaluation.tasks.detection.detectors.precision import set_precision
+from evaluation.tasks.detection.precise_bn import precise_batch_norm
+from evaluation.tasks.detection.precision import set_precision
 from evaluation.tasks.detection.schedules import PUBLISHED_BATCH, Schedule
 from evaluation.tuning import loop
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import groups_by_decay, make_optimizer
 from sslkit.errors import UserError
+from sslkit.models.detectors.detector import build_detector
 from sslkit.models.model import Model
 from sslkit.options.members import nearest
 from sslkit.runtime.context import PRECISIONS, Runtime
@@ -37,7 +37,7 @@ class Training:
     """Everything that a run depends on, apart from the model and the data.
 
     arch, masks, trainable: see `build_detector`. precision: "float32", or "bfloat16" within layers, see
-    `evaluation.tasks.detection.detectors.precision`. seed: of the new layers and of every draw.
+    `evaluation.tasks.detection.precision`. seed: of the new layers and of every draw.
     mirror: half of the images.
     Raises UserError for an unknown precision.
     """

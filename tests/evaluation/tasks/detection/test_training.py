@@ -15,12 +15,12 @@ from forks import free_port
 
 import sslkit
 from evaluation.tasks.detection import training as module
-from evaluation.tasks.detection.detectors.detector import build_detector
 from evaluation.tasks.detection.prediction import average_precisions, predictions
 from evaluation.tasks.detection.schedules import find_schedule
 from evaluation.tasks.detection.training import Training, detector_optimizer, train_detector
 from evaluation.tuning.checkpoint import Checkpoint
 from sslkit.errors import UserError
+from sslkit.models.detectors.detector import build_detector
 from sslkit.runtime.context import Runtime
 
 QUIET = Runtime(device=torch.device("cpu"), progress=False)

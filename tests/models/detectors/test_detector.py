@@ -10,12 +10,12 @@ from PIL import Image
 
 import sslkit
 from evaluation.tasks.detection.batches import training_batches
-from evaluation.tasks.detection.detectors.body import as_input, resnet_body
-from evaluation.tasks.detection.detectors.c4 import SingleMapRoIAlign
-from evaluation.tasks.detection.detectors.detector import build_detector
-from evaluation.tasks.detection.detectors.precision import set_precision
-from evaluation.tasks.detection.detectors.sizes import Sizes
+from evaluation.tasks.detection.precision import set_precision
 from sslkit.errors import UserError
+from sslkit.models.detectors.body import as_input, resnet_body
+from sslkit.models.detectors.c4 import SingleMapRoIAlign
+from sslkit.models.detectors.detector import build_detector
+from sslkit.models.detectors.sizes import Sizes
 from sslkit.models.digest import weights_digest
 from sslkit.runtime.context import Runtime
 

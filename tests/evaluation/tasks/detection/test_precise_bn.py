@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from evaluation.tasks.detection.detectors.precise_bn import precise_batch_norm
+from evaluation.tasks.detection.precise_bn import precise_batch_norm
 
 
 def test_statistics_are_those_of_all_batches(generator: torch.Generator) -> None:

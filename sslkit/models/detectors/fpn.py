@@ -9,9 +9,9 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.detection.faster_rcnn import TwoMLPHead
 from torchvision.ops import MultiScaleRoIAlign
 
-from evaluation.tasks.detection.detectors.body import STAGES, Fixed, check_resnet, resnet_body
-from evaluation.tasks.detection.detectors.c4 import box_predictor, mask_predictor
-from evaluation.tasks.detection.detectors.sizes import Sizes
+from sslkit.models.detectors.body import STAGES, Fixed, check_resnet, resnet_body
+from sslkit.models.detectors.c4 import box_predictor, mask_predictor
+from sslkit.models.detectors.sizes import Sizes
 from sslkit.models.model import Model
 
 # channels of the pyramid, of the box head and of the mask head, as published and as torchvision's

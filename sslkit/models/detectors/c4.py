@@ -20,9 +20,9 @@ from torchvision.models.detection.faster_rcnn import FastRCNNPredictor
 from torchvision.models.detection.mask_rcnn import MaskRCNNPredictor
 from torchvision.ops import roi_align
 
-from evaluation.tasks.detection.detectors.body import Fixed, check_resnet, resnet_body
-from evaluation.tasks.detection.detectors.c4_heads import C4Heads
-from evaluation.tasks.detection.detectors.sizes import Sizes
+from sslkit.models.detectors.body import Fixed, check_resnet, resnet_body
+from sslkit.models.detectors.c4_heads import C4Heads
+from sslkit.models.detectors.sizes import Sizes
 from sslkit.models.model import Model
 
 POOLED = 14  # side, in cells, of a region pooled from layer3's map; layer4 halves it

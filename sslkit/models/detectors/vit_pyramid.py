@@ -14,10 +14,10 @@ from torchvision.models.convnext import LayerNorm2d
 from torchvision.models.detection import FasterRCNN
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
-from evaluation.tasks.detection.detectors.body import Fixed, check_images
-from evaluation.tasks.detection.detectors.fpn import LEVELS, WIDTH, on_pyramid
-from evaluation.tasks.detection.detectors.sizes import Sizes
 from sslkit.errors import UserError
+from sslkit.models.detectors.body import Fixed, check_images
+from sslkit.models.detectors.fpn import LEVELS, WIDTH, on_pyramid
+from sslkit.models.detectors.sizes import Sizes
 from sslkit.models.model import Model
 
 STRIDES = (4, 8, 16, 32)  # pixels, of a ResNet's pyramid too (Li et al. 2022, ViTDet)

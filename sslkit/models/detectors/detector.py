@@ -1,12 +1,11 @@
 """Build Faster or Mask R-CNN on the backbone of a loaded model."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from evaluation.tasks.detection.detectors.body import check_trainable
-from evaluation.tasks.detection.detectors.sizes import Sizes
 from sslkit.errors import UserError, format_value
-from sslkit.models.loading import load
+from sslkit.models.detectors.body import check_trainable
+from sslkit.models.detectors.sizes import Sizes
 from sslkit.models.model import Model
 from sslkit.options.members import nearest
 from sslkit.runtime.device import seed_of, use_seed
@@ -18,7 +17,7 @@ ARCHITECTURES = ("c4", "fpn", "vit_pyramid")
 
 
 def build_detector(
-    model: Any,
+    model: Model,
     classes: int,
     *,
     arch: str = "c4",
@@ -29,8 +28,8 @@ def build_detector(
 ) -> "FasterRCNN":
     """Build a torchvision detector, in training mode, on a copy of a model's network; the model is not changed.
 
-    model: see `sslkit.load`; a ResNet for "c4" and "fpn", a plain ViT for "vit_pyramid". Its mean and
-        standard deviation normalise the images, which the detector resizes itself.
+    model: of `sslkit.load`; a ResNet for "c4" and "fpn", a plain ViT for "vit_pyramid". Its mean and standard
+        deviation normalise the images, which the detector resizes itself.
     classes: number of object classes, without the background; labels are 1 to classes.
     masks: Mask R-CNN instead of Faster R-CNN.
     trainable: "full" trains every layer, including batch norm; "frozen" freezes the backbone (for "c4" layer4 too) and
@@ -47,11 +46,10 @@ def build_detector(
         raise UserError(
             f"classes, the number of object classes, must be a whole number, at least 1, got {format_value(classes)}"
         )
-    loaded = load(model)
-    check_fit(loaded, arch)
-    build = importlib.import_module(f"evaluation.tasks.detection.detectors.{arch}").build
+    check_fit(model, arch)
+    build = importlib.import_module(f"sslkit.models.detectors.{arch}").build
     with use_seed(seed_of("detector", seed)):
-        detector = build(loaded, classes, masks=masks, trainable=trainable, sizes=sizes or Sizes())
+        detector = build(model, classes, masks=masks, trainable=trainable, sizes=sizes or Sizes())
     return detector.train()
 
 
@@ -59,4 +57,4 @@ def check_fit(model: Model, arch: str) -> None:
     """Raises UserError for an unknown arch and for a network that does not fit it; nothing is built."""
     if arch not in ARCHITECTURES:
         raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
-    importlib.import_module(f"evaluation.tasks.detection.detectors.{arch}").check(model)
+    importlib.import_module(f"sslkit.models.detectors.{arch}").check(model)
