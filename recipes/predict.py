@@ -1,9 +1,10 @@
-"""Predict the classes of every image of a folder with a model that has a classifier, into a table and a sheet.
+"""Predict the classes of every image of a folder, or the boxes or masks in it, into a table and a sheet.
 
 python recipes/predict.py checkpoint=runs/zoo/NAME data=path/to/images out=predictions.csv
 find photos -name '*.jpg' | python recipes/predict.py checkpoint=runs/zoo/NAME data=-
 
-Several classes an image, and numbers, likewise.
+Several classes an image, and numbers, likewise. With a model that detect.py kept, the table has a row for each box, in
+pixels of the image.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from sslkit.terminal.say import words
 
 @dataclass
 class Own:
-    checkpoint: str | None = setting(None, "zoo entry with a classifier, or an export of one")
+    checkpoint: str | None = setting(None, "zoo entry with a classifier or a detector, or an export of a classifier")
     data: str | None = setting(
         None,
         "folder of images, an image, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), embedded name, "
@@ -37,14 +38,17 @@ SETTINGS = merge((Own, Options), (Loading, ReadOptions, FileOptions, Runtime), S
 
 def main(config: dict[str, Any]) -> None:
     from sslkit.models.predict import predict
+    from sslkit.models.predictions import Predictions
 
     for name in ("checkpoint", "data"):
         if config[name] is None:
             how = "python recipes/predict.py checkpoint=runs/zoo/NAME data=path/to/images"
             raise UserError(f"give {name}=, as in: {how}")
-    for line in str(predict(**config)).splitlines():
+    done = predict(**config)
+    for line in str(done).splitlines():
         say.line(line)
-    say.line(f"next      python recipes/export.py {words({'checkpoint': config['checkpoint'], 'to': 'onnx'})}")
+    if done.kind is Predictions:  # what exports hold
+        say.line(f"next      python recipes/export.py {words({'checkpoint': config['checkpoint'], 'to': 'onnx'})}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from evaluation.learners.calibration import scale_outputs
 from evaluation.results.records import run_id
@@ -60,9 +60,24 @@ def keep_model(
     epochs: float,
     seed: int,
 ) -> ZooEntry:
-    """Write an entry with the weights of `backbone`, its card and its classifier, and return it.
+    """Write an entry with the weights of `backbone`, its card and its classifier; see `keep_network`."""
+    how = {"data": data, "config": config, "epochs": epochs, "seed": seed}
+    return keep_network(folder, model, backbone.export(), **how).keep_classifier(classifier)
 
-    model: that was tuned, or whose features are classified; `check_keepable` has passed. backbone: the same network,
+
+def keep_network(
+    folder: str | Path,
+    model: Model,
+    state: Mapping[str, Tensor],
+    *,
+    data: Mapping[str, Any],
+    config: Mapping[str, Any],
+    epochs: float,
+    seed: int,
+) -> ZooEntry:
+    """Write an entry of a network and its card, and return it.
+
+    model: that was tuned, or whose features are classified; `check_keepable` has passed. state: of the same network,
         tuned or not. data: see `data_of`. config: the settings of the tuning. epochs: over the images; 0 for features
         as they were.
     The entry reads pictures as the model does: size, crop, interpolation, mean, std and the range of stored values.
@@ -94,7 +109,7 @@ def keep_model(
     elif "labels" in model.card:
         card["labels"] = model.card["labels"]
     card["load"] = "\n".join(load_lines(recipe.lines, preprocessing(card), range=data.get("range")))
-    return save(folder, backbone.export(), card).keep_classifier(classifier)
+    return save(folder, dict(state), card)
 
 
 def keep_tuned(runner: Runner, trial: Trial, *, beta: float | None, source: str, about: Mapping[str, Any]) -> ZooEntry:

@@ -63,7 +63,8 @@ def weights_of(records: Path, key: Key) -> Path:
 
 def write_network(net: nn.Module, file: Path) -> None:
     """Write the weights of a network, whole or not at all. Raises UserError if they cannot be written."""
-    state = {name: value.detach().cpu().contiguous() for name, value in net.state_dict().items()}
+    # each tensor on its own, as safetensors keeps none that share memory; a C4 detector's layer4 stands twice
+    state = {name: value.detach().cpu().contiguous().clone() for name, value in net.state_dict().items()}
     with write_whole(file) as partial:
         partial.write_bytes(as_bytes(state, {}))
 

@@ -68,6 +68,11 @@ class ArrayImages(Images):
         more = self._identify(index) if self.identifies else {}
         return self.batch(images, index, torch.full((len(index),), aspect), [], **more)
 
+    def read_whole(self, rows: list[int]) -> dict[str, Any]:
+        pixels = torch.from_numpy(self.pixels[np.asarray(rows, np.int64)])
+        images = convert_channels(pixels, self.channels, over_white=bool(self.scale.opacity))
+        return {"images": list(images), "index": torch.tensor(rows), "bad": []}
+
     def _identify(self, index: np.ndarray) -> dict[str, Tensor]:
         pixels = self.pixels[index]
         if pixels.shape[1] == 4 and self.scale.opacity:  # shown over white, as those of files

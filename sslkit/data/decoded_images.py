@@ -11,7 +11,7 @@ import torch
 from sslkit.data.decode.large import TooLarge
 from sslkit.data.decode.opacity import apply_scale, check_planes
 from sslkit.data.decode.opening import Opening, Picture
-from sslkit.data.decode.pixels import channels_of, identify, square
+from sslkit.data.decode.pixels import channels_of, identify, square, whole
 from sslkit.data.decode.planes import Planes
 from sslkit.data.decode.sandbox import client
 from sslkit.data.decode.scale import AUTO, BYTE, Scale
@@ -199,6 +199,19 @@ class DecodedImages(Images):
         index, unread = self.read_rows(rows, decode)
         more = identities(digests, hashes) if self.identifies else {}
         return self.batch(torch.from_numpy(images), index, torch.from_numpy(aspect), unread, **more)
+
+    def read_whole(self, rows: list[int]) -> dict[str, Any]:
+        pictures: dict[int, torch.Tensor] = {}
+
+        def decode(image: Picture, *, place: int) -> None:
+            pictures[place] = torch.from_numpy(whole(image, self.channels, self.range))
+
+        index, unread = self.read_rows(rows, decode)
+        return {
+            "images": [pictures[place] for place in range(len(rows))],
+            "index": torch.from_numpy(index),
+            "bad": unread,
+        }
 
     def read_rows(self, rows: Sequence[int], decode: Decode) -> tuple[np.ndarray, list[str]]:
         """Open the image of each row, or the next readable one, and call `decode(image, place=its place in rows)`.

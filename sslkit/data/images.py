@@ -149,6 +149,10 @@ class Images(Dataset):
         """
         raise NotImplementedError
 
+    def read_whole(self, rows: list[int]) -> dict[str, Any]:
+        """The images, index and bad of `__getitems__`, each image (C, H, W) of its own size, upright."""
+        raise NotImplementedError
+
     def __getitem__(self, row: int) -> dict[str, Any]:
         """One row with the keys of `__getitems__`, without the batch dimension. Raises IndexError."""
         if not -len(self) <= row < len(self):

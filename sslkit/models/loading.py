@@ -22,6 +22,7 @@ from sslkit.data.image_options import MOST_PIXELS
 from sslkit.data.items import IMAGE, Item, item_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
+from sslkit.models.detectors import kept as detectors
 from sslkit.models.digest import weights_digest
 from sslkit.models.model import Model
 from sslkit.models.pooling import pool, split_pooling
@@ -32,6 +33,7 @@ from sslkit.terminal import say
 from sslkit.zoo import exporting, weights
 from sslkit.zoo.classifier import NAME
 from sslkit.zoo.entry import CARD, CHECKPOINTS, ZooEntry, resizing_of
+from sslkit.zoo.heads import DETECTOR
 
 PIXELS_SIDE = 16  # of the images whose values are features: 768 in colour, as many as a network has
 
@@ -137,6 +139,7 @@ def at_pooling(model: Model, pooling: str) -> Model:
         entry=None,
         source_head=None,
         classifier=None,
+        dense=None,
     )
 
 
@@ -187,7 +190,10 @@ def _of_entry(
     classifier = entry.classifier() if NAME in entry.card else None
     about = {"entry": entry, "card": entry.card, "scale": entry.scale, "source": str(entry.folder)}
     how = {"resizing": resizing_of(entry.card, size), "stride": body.get("stride"), "classifier": classifier}
-    return _make(backbone, entry.folder.name, (norm["mean"], norm["std"]), **how, **about)
+    model = _make(backbone, entry.folder.name, (norm["mean"], norm["std"]), **how, **about)
+    if DETECTOR in entry.card:
+        model.dense = detectors.restore(model, entry)
+    return model
 
 
 def _of_export(path: Path) -> Model:

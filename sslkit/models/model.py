@@ -16,6 +16,7 @@ from sslkit.data.images import Images
 from sslkit.data.items import Item
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
+from sslkit.models.answers import Answers, peek
 from sslkit.models.cost import count_multiply_adds
 from sslkit.models.normalizing import normalize_pixels
 from sslkit.models.passes import APPLIED, FeatureTable, Rows, open_all, run_all, tell_of_unreadable
@@ -47,6 +48,7 @@ class Model(nn.Module):
     source_head: the linear layer of its pretraining task on these features, for timm's models and the wheels; else
         None.
     classifier: what turns its features into classes or numbers, where the entry keeps one; else None.
+    dense: the detector or segmenter that the entry keeps beside them, which `predict` uses; else None.
     source: the word or the folder that named the weights; "" for a module.
     """
 
@@ -63,6 +65,7 @@ class Model(nn.Module):
     source_head: nn.Module | None = field(default_factory=lambda: None, repr=False)  # no attribute of the class
     classifier: Classifier | None = field(default=None, repr=False)
     source: str = ""
+    dense: nn.Module | None = field(default_factory=lambda: None, repr=False)
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         self = super().__new__(cls)
@@ -96,8 +99,9 @@ class Model(nn.Module):
 
     @property
     def classes(self) -> tuple[str, ...] | None:
-        """The names of the classes or numbers that its classifier tells; None without one."""
-        return self.classifier and self.classifier.classes
+        """The names of the classes or numbers that it tells; None where it tells none."""
+        teller = self.classifier or self.dense
+        return teller and teller.classes
 
     @cached_property
     def multiply_adds(self) -> float:
@@ -144,30 +148,35 @@ class Model(nn.Module):
         return FeatureTable.join(run_all(self._features, self, open_all(self, images, split), runtime))
 
     @public(*APPLIED)
-    def predict(self, images: Any, split: str | None = None, *, runtime: Runtime) -> Predictions:
-        """The classes with their probabilities, or the numbers, of every image of a source.
+    def predict(self, images: Any, split: str | None = None, *, runtime: Runtime) -> Answers:
+        """The classes with their probabilities, or the numbers, of every image of a source: `Predictions`.
 
             predictions = model.predict("path/to/images")
             print(predictions)
             predictions.write("predictions.csv")
 
-        images, split: as of `features`. Raises UserError for a model without a classifier, too.
+        Of a detector they are the boxes, `Detections`; of a segmenter the classes of all pixels, `Masks`.
+        images, split: as of `features`. Raises UserError for a model that has none of these, too.
         """
-        predictions = Predictions.join(batch for batch, _ in self.predict_parts(open_all(self, images, split), runtime))
+        first, parts = peek(batch for batch, _ in self.predict_parts(open_all(self, images, split), runtime))
+        predictions = type(first).join(parts)
         tell_of_unreadable(predictions.unreadable)
         return predictions
 
-    def check_classifier(self) -> None:
-        """Raises UserError for a model without a classifier."""
-        if self.classifier is None:
+    def check_predicting(self) -> None:
+        """Raises UserError for a model without a classifier, a detector and a segmenter."""
+        if self.classifier is None and self.dense is None:
             raise UserError(
                 f"{self.name} has no classifier, and so no classes: it gives features, model.features(images); "
-                "recipes/finetune.py makes a model that predicts"
+                "recipes/finetune.py makes a model that predicts, recipes/detect.py one of boxes"
             )
 
-    def predict_parts(self, opened: Sequence[Images], runtime: Runtime) -> Iterator[tuple[Predictions, Rows]]:
+    def predict_parts(self, opened: Sequence[Images], runtime: Runtime) -> Iterator[tuple[Answers, Rows]]:
         """Yield the predictions of each batch of open images, and its rows. Raises UserError as `predict` does."""
-        self.check_classifier()
+        self.check_predicting()
+        if self.classifier is None:
+            yield from self.dense.predict_parts(self, opened, runtime)
+            return
         about = {"classes": self.classes, "link": self.classifier.link}
         for batch in run_all(lambda pixels: self.classifier.predictions(self(pixels)), self, opened, runtime):
             yield Predictions(batch.names, values=batch.x, unreadable=tuple(batch.bad), **about), batch

@@ -16,6 +16,7 @@ from sslkit.data.loader import batches_of_parts, in_order
 from sslkit.data.sources.file_sources import is_files
 from sslkit.data.sources.named import open_images, splits
 from sslkit.data.sources.objects import as_source
+from sslkit.data.whole_images import WholeImages
 from sslkit.errors import UserError
 from sslkit.runtime.context import CACHE, Runtime
 from sslkit.runtime.device import autocast
@@ -32,12 +33,13 @@ MOST = 256  # images of a batch, a round number: a GPU is busy with so many, and
 class Rows:
     """A batch of a source.
 
-    images: that it is of. rows: (n,) int64 of these, which could be read. x: (n, K) float32. bad: paths of the others.
+    images: that it is of. rows: (n,) int64 of these, which could be read. x: (n, K) float32; of whole pictures a list.
+    bad: paths of the others.
     """
 
     images: Images
     rows: np.ndarray
-    x: np.ndarray
+    x: Any
     bad: list[str]
 
     @property
@@ -130,6 +132,20 @@ def run_all(
             yield Rows(images, np.array(rows)[read], x[read], batch["bad"])
 
 
+def run_whole(
+    call: Callable[[Tensor], Any], model: nn.Module, opened: Sequence[Images], runtime: Runtime
+) -> Iterator[Rows]:
+    """Yield what `call` makes of each picture (3, H, W) uint8 of its own size, upright, one after the other."""
+    for images in opened:
+        label = f"{model.name} on {images.name} {images.split}"
+        parts = in_order(range(len(images)), 1)
+        for rows, batch in read_batches(WholeImages(images), parts, label, runtime, model.device):
+            read = batch["index"].numpy() == rows
+            pictures = [picture for picture, is_read in zip(batch["images"], read, strict=True) if is_read]
+            answers = [answer(call, model.name, picture.to(model.device), runtime.precision) for picture in pictures]
+            yield Rows(images, np.array(rows)[read], answers, batch["bad"])
+
+
 def usual_batch(image_size: int, device: torch.device) -> int:
     """Images of a batch: on a CPU 16 to 32 of 224 pixels are fastest."""
     return MOST if device.type != "cpu" else min(max(CACHED_PIXELS // image_size**2, 8), MOST)
@@ -153,16 +169,23 @@ def read_batches(
             bar.update(len(rows))
 
 
-@torch.inference_mode()
 def apply(call: Callable[[Tensor], Tensor], name: str, pixels: Tensor, precision: str) -> np.ndarray:
-    """What a network makes of a batch, (n, K) float32. name: of the model.
+    """What a network makes of a batch, (n, K) float32; see `answer`."""
+    return answer(lambda batch: call(batch).float().cpu().numpy(), name, pixels, precision)
+
+
+@torch.inference_mode()
+def answer(call: Callable[[Tensor], Any], name: str, pixels: Tensor, precision: str) -> Any:
+    """What `call` makes of a batch, or of a picture (C, H, W). name: of the model.
 
     Raises UserError for images that it cannot take.
     """
     try:
         with autocast(precision, pixels.device):
-            return call(pixels).float().cpu().numpy()
+            return call(pixels)
     except torch.OutOfMemoryError as error:
+        if pixels.dim() == 3:
+            raise UserError(f"an image of {pixels.shape[2]} x {pixels.shape[1]} does not fit in GPU memory") from error
         raise UserError(f"{len(pixels)} images do not fit in GPU memory: give a smaller batch_size") from error
     except UserError:
         raise

@@ -1,35 +1,38 @@
-"""Classes and probabilities of every image of a source, in a file, with a sheet of the surest and the least sure."""
+"""What a model says of every image of a source, in a file, with a sheet of the surest and the least sure."""
 
 import heapq
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from PIL import Image
 
 from sslkit.data.image_options import FileOptions, ReadOptions
 from sslkit.data.images import Images
 from sslkit.data.thumbnails import shorten, small, thumbnail
 from sslkit.errors import UserError
+from sslkit.files.writing import name_of, write_csv, write_whole_folder
+from sslkit.models.answers import Answers, Overlay, check_ending, write_all
 from sslkit.models.loading import Loading
 from sslkit.models.passes import Rows, open_all, tell_of_unreadable
-from sslkit.models.predictions import Predictions, check_ending, write_all
-from sslkit.numerics.figures import save_figure
+from sslkit.models.predictions import Predictions
+from sslkit.numerics.figures import palette, save_figure
 from sslkit.options.settings import setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
-from sslkit.terminal.say import and_so_on, counted
-from sslkit.zoo.classifier import IDENTITY, SIGMOID
+from sslkit.terminal.say import counted
 
 STDIN = "-"  # as data: paths, a line each
 DRAWN, COLUMNS = 12, 6  # images of each half of the sheet, and of a row of it: a page
 SIDE = 128  # pixels of a drawn image
 LETTERS = 24  # of its name
 LISTED = 12  # most classes that are counted in the summary
+LEGEND = "classes.csv"  # beside the pictures of masks
 READ = ("root", "counts", "range", "opacity", "fill", "columns", "channels", "pages", "max_pixels")
 SHARED = (*READ, "image_size", "trust", "batch_size", "workers", "precision", "device", "progress", "cache")
 
@@ -47,8 +50,10 @@ class Options:
 class Predicted:
     """What `predict` has written: print() tells it in a few lines.
 
-    out: the file. sheet: the picture beside it, or None. images: number of rows. counts: images by class.
-    confidence: mean probability of the predicted class; None of numbers. unreadable: paths of images left out.
+    out: the file. sheet: the picture beside it, or None. images: number of them. counts: images by class; of a detector
+    boxes by class and under "" images without one, of a segmenter the sum of the shares of each class.
+    confidence: mean of how sure the model is of an image, its highest probability or score; None of numbers.
+    unreadable: paths of images left out. masks: folder of the pictures of masks, or None. kind: of what was predicted.
     """
 
     out: Path
@@ -57,13 +62,13 @@ class Predicted:
     sheet: Path | None = None
     confidence: float | None = None
     unreadable: tuple[str, ...] = ()
+    masks: Path | None = None
+    kind: type[Answers] = Predictions
 
     def __str__(self) -> str:
         lines = [f"predicted {counted(self.images, 'image')}: {self.out}"]
-        if self.counts:
-            told = [f"{name} {count:,}" for name, count in self.counts.most_common()]
-            lines.append(f"classes   {and_so_on(told, LISTED)}")
-            lines.append(f"sure      mean probability of the predicted class {self.confidence:.3f}")
+        lines += self.kind.tell(self.counts, self.confidence, self.images, LISTED)
+        lines += [f"masks     {self.masks}"] if self.masks else []
         lines += [f"left out  {counted(len(self.unreadable), 'image')} that cannot be read"] if self.unreadable else []
         lines += [f"sheet     {self.sheet}"] if self.sheet else []
         return "\n".join(lines)
@@ -80,26 +85,32 @@ def predict(
     files: FileOptions,
     runtime: Runtime,
 ) -> Predicted:
-    """Predict the classes or numbers of every image of a source, and write them; a batch at a time is in memory.
+    """Predict the classes, numbers, boxes or masks of every image of a source, and write them.
+
+    A batch at a time is in memory.
 
         print(sslkit.predict("runs/zoo/NAME", "path/to/images", out="predictions.csv"))
 
-    checkpoint: see `sslkit.load`; a model with a classifier. data: of `sslkit.open_images`, the path of an image, or
-        "-" for paths from standard input, a line each.
+    checkpoint: see `sslkit.load`; a model with a classifier, a detector or a segmenter. data: of `sslkit.open_images`,
+        the path of an image, or "-" for paths from standard input, a line each.
     The file has a row for each image that can be read: path, class, probability, and a column for each class; of
     several classes those that are likelier than not, with | between them; of numbers their columns alone.
-    Raises UserError before anything is computed for a model without a classifier, and for what cannot be opened.
+    Of a detector it has a row for each box: path, class, score, and x0, y0, x1, y1 in pixels of the image as it is
+    shown, upright, from its upper left corner; of a segmenter a row for each image, with the share of each class.
+    Masks are pictures .png in a folder of the file's name, with the number of a class at each pixel, or of an object.
+    Raises UserError before anything is computed for a model that has none of these, and for what cannot be opened.
     """
     out = Path(options.out)
     check_ending(out)
     model = loading.load(checkpoint)
-    model.check_classifier()
+    model.check_predicting()
     model.to(device_of(runtime.device))
     source = _read_typed_paths() if isinstance(data, str) and data == STDIN else data
     tally = _Tally(Predicted(out))
     opened = open_all(model, source, options.split, reading, files, runtime.cache)
-    write_all(tally.watch(model.predict_parts(opened, runtime)), out)
-    done = tally.result()
+    with ExitStack() as stack:
+        write_all(write_masks(tally.watch(model.predict_parts(opened, runtime)), tally.done, stack), out)
+        done = tally.result()
     if options.pictures and tally.extremes():
         done.sheet = out.with_suffix(".png")
         draw_sheet(tally.extremes(), done.sheet)
@@ -120,7 +131,7 @@ def _read_typed_paths() -> list[str]:
 
 @dataclass(frozen=True, order=True)
 class Drawn:
-    """An image of the sheet. sure: the probability. order: of all. label: what was predicted."""
+    """An image of the sheet. sure: how sure the model is. order: of all. label: what it says. overlay: drawn on it."""
 
     sure: float
     order: int
@@ -128,40 +139,41 @@ class Drawn:
     name: str = field(compare=False)
     images: Images = field(compare=False)
     row: int = field(compare=False)
+    overlay: Overlay | None = field(compare=False)
 
 
 class _Tally:
     """Counts what passes, and holds the surest and the least sure images."""
 
     def __init__(self, done: Predicted) -> None:
-        self._done, self._sum = done, 0.0
+        self.done, self._sum = done, 0.0
         self._most: list[Drawn] = []
         self._least: list[tuple[float, int, Drawn]] = []
 
-    def watch(self, parts: Iterable[tuple[Predictions, Rows]]) -> Iterator[Predictions]:
+    def watch(self, parts: Iterable[tuple[Answers, Rows]]) -> Iterator[Answers]:
         for batch, rows in parts:
-            if batch.link != IDENTITY:
-                self._add(batch, rows)
-            self._done.images += len(batch)
-            self._done.unreadable += batch.unreadable
+            if (sure := batch.sure) is not None:
+                self._add(batch, rows, sure.tolist())
+            self.done.images += len(batch)
+            self.done.unreadable += batch.unreadable
+            self.done.kind = type(batch)
             yield batch
 
-    def _add(self, batch: Predictions, rows: Rows) -> None:
-        p, labels = batch.probabilities, batch.labels
-        sure = np.maximum(p, 1 - p).mean(1) if batch.link == SIGMOID else p.max(1)
-        self._sum += float(sure.sum())
-        self._done.counts.update(labels)
-        for k, (value, label, row) in enumerate(zip(sure.tolist(), labels, rows.rows.tolist(), strict=True)):
-            drawn = Drawn(value, -(self._done.images + k), label, batch.ids[k], rows.images, row)
+    def _add(self, batch: Answers, rows: Rows, sure: list[float]) -> None:
+        self._sum += sum(sure)
+        self.done.counts.update(batch.counts)
+        for k, (value, label, row) in enumerate(zip(sure, batch.captions, rows.rows.tolist(), strict=True)):
+            order = -(self.done.images + k)
+            drawn = Drawn(value, order, label, batch.ids[k], rows.images, row, batch.overlay(k))
             _keep(self._most, drawn)
-            _keep(self._least, (-value, drawn.order, drawn))
+            _keep(self._least, (-value, order, drawn))
 
     def result(self) -> Predicted:
         """What was counted. Raises UserError where no image could be read."""
-        if not self._done.images:
+        if not self.done.images:
             raise UserError("no image can be read")
-        self._done.confidence = self._sum / self._done.images if self._done.counts else None
-        return self._done
+        self.done.confidence = self._sum / self.done.images if self._most else None
+        return self.done
 
     def extremes(self) -> dict[str, list[Drawn]]:
         """The surest and the least sure, from the end; empty of numbers."""
@@ -173,8 +185,32 @@ def _keep(heap: list[Any], entry: Any) -> None:
     (heapq.heappush if len(heap) < DRAWN else heapq.heappushpop)(heap, entry)
 
 
+def write_masks(parts: Iterable[Answers], done: Predicted, stack: ExitStack) -> Iterator[Answers]:
+    """The same, with the names of the pictures of their masks, which are written to a folder beside `done.out`.
+
+    done: has counted their images. stack: when it is left, the folder is whole. LEGEND names the numbers of classes.
+    """
+    for batch in parts:
+        if (pictures := batch.pictures) is None:
+            yield batch
+            continue
+        if done.masks is None:
+            done.masks = done.out.with_suffix("")
+            partial = stack.enter_context(write_whole_folder(done.masks, LEGEND))
+            if batch.legend:
+                write_csv(partial / LEGEND, [("number", "class"), *enumerate(batch.legend)])
+            colours = (255 * palette(batch.legend or tuple(map(str, range(256))))).round().astype("uint8").tobytes()
+        first = done.images - len(batch)
+        names = [f"{first + k:06}-{name_of(Path(name).stem)}.png" for k, name in enumerate(batch.ids)]
+        for name, picture in zip(names, pictures, strict=True):
+            image = Image.fromarray(picture)
+            image.putpalette(colours)
+            image.save(partial / name)
+        yield replace(batch, files=[f"{done.masks.name}/{name}" for name in names])
+
+
 def draw_sheet(groups: dict[str, list[Drawn]], path: Path) -> None:
-    """Draw images below each other by group, each with its class and probability, as a PNG."""
+    """Draw images below each other by group, each with what is said of it, as a PNG."""
     from matplotlib.figure import Figure
 
     lines = [
@@ -190,7 +226,10 @@ def draw_sheet(groups: dict[str, list[Drawn]], path: Path) -> None:
         axes[0].set_title(title, loc="left", fontsize=10, weight="bold")
         for axis, drawn in zip(axes, cells, strict=False):
             images = squares.setdefault(id(drawn.images), small(drawn.images, SIDE))
-            axis.imshow(thumbnail(images, drawn.row, SIDE))
+            picture = thumbnail(images, drawn.row, SIDE)
+            axis.imshow(picture)
+            if drawn.overlay is not None:
+                drawn.overlay.draw(axis, picture.shape)
             caption = f"{shorten(drawn.label, LETTERS)} {drawn.sure:.3f}\n{shorten(drawn.name, LETTERS)}"
             style = {"ha": "center", "va": "top", "transform": axis.transAxes}
             axis.text(0.5, -0.02, caption, fontsize=7, parse_math=False, **style)

@@ -1,22 +1,20 @@
 """What a model says of images: a table of classes with probabilities, or of numbers, to be shown and written."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.files.writing import write_csv, write_whole
-from sslkit.terminal.say import counted
+from sslkit.models.answers import in_digits, table_of, write_all
+from sslkit.terminal.say import and_so_on
 from sslkit.zoo.classifier import IDENTITY, SIGMOID, SOFTMAX
 
-SHOWN = 10  # rows of the table that is printed, a screen of them
 ABOVE = 0.5  # a probability from which an image has one of several classes: then it is likelier than not
 BETWEEN = "|"  # several classes in a cell, as lists of labels are read
 HEAD = {SOFTMAX: ("path", "class", "probability"), SIGMOID: ("path", "classes"), IDENTITY: ("path",)}
-ENDINGS = (".csv", ".parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,13 +57,7 @@ class Predictions:
         return len(self.ids)
 
     def __str__(self) -> str:
-        head = [*HEAD[self.link], *(self.classes if self.link == IDENTITY else ())]
-        shown = zip(self.ids[:SHOWN], self.values[:SHOWN], strict=True)
-        rows = [head, *([str(name), *map(_format_cell, self._cells(row))] for name, row in shown)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        left = len(self) - SHOWN
-        return "\n".join([*lines, *([f"... and {counted(left, 'image')} more"] if left > 0 else [])])
+        return table_of(self, len(self), "image", None if self.link == IDENTITY else len(HEAD[self.link]))
 
     def _cells(self, row: np.ndarray) -> list[str | float]:
         """What stands between an image's path and its probabilities: (K,) of the image."""
@@ -90,48 +82,39 @@ class Predictions:
     def lines(self) -> Iterator[list[str | float]]:
         """The cells of each image's line in the file."""
         for name, row in zip(self.ids, self.values, strict=True):
-            first = [] if self.link == IDENTITY else self._cells(row)
-            cells = (cell if isinstance(cell, str) else float(f"{cell:.7g}") for cell in (*first, *row))
-            yield [name, *cells]  # with the digits that float32 has
+            yield [name, *in_digits([] if self.link == IDENTITY else self._cells(row)), *in_digits(row)]
 
+    @property
+    def texts(self) -> int:
+        return len(HEAD[self.link]) - (self.link == SOFTMAX)
 
-def _format_cell(cell: str | float) -> str:
-    return cell if isinstance(cell, str) else f"{cell:.3g}"
+    @property
+    def sure(self) -> np.ndarray | None:
+        """(N,) the highest probability of each image; of several classes the mean of how sure each is."""
+        if self.link == IDENTITY:
+            return None
+        return np.maximum(self.values, 1 - self.values).mean(1) if self.link == SIGMOID else self.values.max(1)
 
+    @property
+    def counts(self) -> Counter:
+        """Images by their classes."""
+        return Counter(self.captions)
 
-def check_ending(path: Path) -> None:
-    """Raises UserError for a file that is no .csv or .parquet, and for .parquet without pyarrow."""
-    if path.suffix.lower() not in ENDINGS:
-        raise UserError(f"out={path} must end with .csv or .parquet")
-    if path.suffix.lower() == ENDINGS[1]:
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            raise UserError(f"out={path} needs the package pyarrow: pip install pyarrow, or write a .csv") from error
+    @property
+    def captions(self) -> list[str]:
+        return [] if self.link == IDENTITY else self.labels
 
+    @property
+    def pictures(self) -> None:
+        return None
 
-def write_all(parts: Iterable[Predictions], path: Path) -> None:
-    """Write the predictions of a model part by part, of which one is held in memory; there is at least one."""
-    check_ending(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    first, parts = peek(parts)
-    if path.suffix.lower() == ENDINGS[0]:
-        write_csv(path, chain([first.columns()], chain.from_iterable(batch.lines() for batch in parts)))
-        return
-    import pyarrow
-    from pyarrow import parquet
+    def overlay(self, image: int) -> None:
+        """Nothing is drawn on an image."""
 
-    texts = len(HEAD[first.link]) - (first.link == SOFTMAX)  # the columns before the first number
-    kinds = [pyarrow.string() if column < texts else pyarrow.float32() for column in range(len(first.columns()))]
-    schema = pyarrow.schema(zip(first.columns(), kinds, strict=True))
-    with write_whole(path) as partial, parquet.ParquetWriter(partial, schema) as file:
-        for batch in parts:
-            cells = map(list, zip(*batch.lines(), strict=True)) if len(batch) else [[] for _ in schema]
-            file.write_table(pyarrow.table(list(cells), schema=schema))
-
-
-def peek(parts: Iterable[Predictions]) -> tuple[Predictions, Iterable[Predictions]]:
-    """The first part, and all of them."""
-    parts = iter(parts)
-    first = next(parts)
-    return first, chain([first], parts)
+    @staticmethod
+    def tell(counts: Mapping[str, float], sure: float, images: int, most: int) -> list[str]:
+        """Lines on the classes of all images; none of numbers. sure: mean probability. most: classes that are named."""
+        if not counts:
+            return []
+        each = and_so_on([f"{name} {count:,}" for name, count in Counter(counts).most_common()], most)
+        return [f"classes   {each}", f"sure      mean probability of the predicted class {sure:.3f}"]

@@ -1,6 +1,7 @@
 """The style of all pictures, their files, and maps of features: t-SNE, the points by class, how far to trust them."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,21 @@ def class_styles(classes: Sequence[str]) -> list[tuple[str, str]]:
     """
     places = {name: number for number, name in enumerate(sorted(set(map(str, classes))))}
     return [STYLES[places[str(name)] % len(STYLES)] for name in classes]
+
+
+def palette(classes: Sequence[str]) -> np.ndarray:
+    """(256, 3) colours in [0, 1]: gray for class 0, white for those that are no class, the others as in every picture.
+
+    Beyond twelve classes colours come again half as strong, then a quarter.
+    """
+    from matplotlib.colors import to_rgb
+
+    colours, seen = np.ones((256, 3)), Counter()
+    colours[0] = to_rgb(OTHERS)
+    for number, (colour, _) in enumerate(class_styles(classes[1:]), 1):
+        colours[number] = 1 - (1 - np.array(to_rgb(colour))) * 0.5 ** (seen[colour] % 3)
+        seen[colour] += 1
+    return colours
 
 
 def line_style(place: int) -> dict[str, str]:

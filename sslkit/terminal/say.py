@@ -215,8 +215,8 @@ def hung(words: list[str], label: str, hanging: int, width: int, more: str = "")
 
 
 def counted(number: int, noun: str) -> str:
-    """Return `1 epoch`, `6 epochs`, `8,000 images`, `2 classes`."""
-    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    """Return `1 epoch`, `6 epochs`, `8,000 images`, `2 classes`, `3 boxes`."""
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "x")) else "s"
     return f"{number:,} {noun}{ending}"
 
 

@@ -45,6 +45,22 @@ _RESIZING = {
     "interpolation": _field("string", "bilinear or bicubic", enum=["bilinear", "bicubic"]),
     "crop_mode": _field("string", "center or squash", enum=list(MODES)),
 }
+_KEPT = {  # of a model that predicts
+    "classes": _field("array", "the classes' names", items=_field("string", "a name"), minItems=1),
+    "data": _field("string", "the name or path of the data"),
+    "made": _field("string", "how it was made, in words"),
+    "measured": _object(
+        "its accuracy: metric, value, n",
+        *("metric", "value", "n"),
+        metric=_field("string", "the metric's name"),
+        value=_NUMBER,
+        low=_NUMBER,
+        high=_NUMBER,
+        n=_count("a number of images", 2**62),
+        images=_field("string", "which images, in words"),
+    ),
+}
+_SIDES = _field("array", "numbers from 1 to 65,536", items=_count("a number", 2**16), minItems=1, maxItems=64)
 _MEASURED = dict.fromkeys(("knn", "probe", "inter", "intra", "n", "units"), _NUMBER)
 
 SCHEMA: dict[str, Any] = _object(
@@ -122,21 +138,26 @@ SCHEMA: dict[str, Any] = _object(
     classifier=_object(
         "the classifier: classes, link and data",
         *("classes", "link", "data"),
-        classes=_field("array", "the classes' names", items=_field("string", "a name"), minItems=1),
         link=_field("string", f"one of {', '.join(LINKS)}", enum=list(LINKS)),
-        data=_field("string", "the name or path of the data"),
-        made=_field("string", "how it was made, in words"),
-        measured=_object(
-            "its accuracy: metric, value, n",
-            *("metric", "value", "n"),
-            metric=_field("string", "the metric's name"),
-            value=_NUMBER,
-            low=_NUMBER,
-            high=_NUMBER,
-            n=_count("a number of images", 2**62),
-            images=_field("string", "which images, in words"),
-        ),
+        **_KEPT,
     ),
+    detector=_object(
+        "the detector: arch, masks, sizes, score, overlap, most, classes and data",
+        *("arch", "masks", "sizes", "score", "overlap", "most", "classes", "data"),
+        arch=_field("string", "the name of an architecture"),
+        masks=_field("boolean", "whether it is a Mask R-CNN"),
+        sizes=_object(
+            "the sizes of images, anchors and regions",
+            *("sides", "longest", "anchors", "candidates", "level_candidates", "proposals", "rois"),
+            **dict.fromkeys(("sides", "anchors", "candidates", "level_candidates", "proposals"), _SIDES),
+            **dict.fromkeys(("longest", "rois"), _count("a number", 2**16)),
+        ),
+        score=_field("number", "the least score, from 0 to 1", minimum=0, maximum=1),
+        overlap=_field("number", "the most overlap of two boxes, from 0 to 1", minimum=0, maximum=1),
+        most=_count("boxes of an image", 10_000),
+        **_KEPT,
+    ),
+    segmenter=_object("the segmenter: classes and data", "classes", "data", **_KEPT),
     missing=_field("array", "parts of the entry that are still to be made", items=_field("string", "a name")),
     unreadable=_field("array", "paths of images that were left out", items=_field("string", "a path")),
 ) | {

@@ -133,9 +133,15 @@ class ZooEntry:
         Raises UserError if it cannot be written.
         """
         classifiers.check(list(classifier.classes), classifier.layers[-1].out_features, str(self.folder))
-        head = heads.Head.from_layers(classifiers.NAME, classifier.layers, {})
-        heads.write(self.folder, head, weights.sha256(self.folder / WEIGHTS))
-        return update(self, **{classifiers.NAME: classifier.of_card()})
+        return self.keep_part(heads.Head.from_layers(classifiers.NAME, classifier.layers, {}), classifier.of_card())
+
+    def keep_part(self, part: heads.Head, about: Mapping[str, Any]) -> ZooEntry:
+        """Keep a detector or a segmenter beside the weights, `about` in the card, and return the entry with that card.
+
+        Raises UserError if it cannot be written.
+        """
+        heads.write(self.folder, part, weights.sha256(self.folder / WEIGHTS))
+        return update(self, **{part.name: dict(about)})
 
     def random_network(self, *, trust: str | Sequence[str] | None = ()) -> nn.Module:
         """The network of the card, with random weights from torch's generator. trust, and errors: as in `backbone`."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 FOLDER = "heads"
+DETECTOR, SEGMENTER = "detector", "segmenter"  # what predicts beside a classifier: of the file, and of the card's field
 PROTOTYPES, LABELS, CLUSTERS = "prototypes", "labels", "clusters"
 REMEDY = "train the entry again, or give source=clusters; a fitted head is fitted anew once its file is removed"
 
@@ -70,6 +71,15 @@ def read_head(folder: Path, name: str, backbone: str) -> nn.Sequential:
 
     Raises UserError for a damaged file, one that `write` did not make, and the head of another backbone.
     """
+    state, kinds = read_state(folder, name, backbone)
+    try:
+        return _layers(kinds, state).eval()
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path(folder, name)} is no head that sslkit wrote ({error}): {REMEDY}") from error
+
+
+def read_state(folder: Path, name: str, backbone: str) -> tuple[dict[str, Tensor], Any]:
+    """The tensors of a head and the kinds of its layers, none of a detector's. Raises UserError as `read_head` does."""
     from safetensors import safe_open
 
     file = path(folder, name)
@@ -78,11 +88,7 @@ def read_head(folder: Path, name: str, backbone: str) -> nn.Sequential:
         metadata = opened.metadata() or {}
     if metadata.get("backbone") != backbone:
         raise UserError(f"{file} is the head of another backbone than the one beside it: {REMEDY}")
-    kinds = reading.parse_json(metadata.get("layers", ""), file, REMEDY)
-    try:
-        return _layers(kinds, state).eval()
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{file} is no head that sslkit wrote ({error}): {REMEDY}") from error
+    return state, reading.parse_json(metadata.get("layers", ""), file, REMEDY)
 
 
 def _plain(layers: nn.Sequential) -> tuple[list[str], list[tuple[Tensor, Tensor]]]:

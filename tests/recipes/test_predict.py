@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kept_detectors import detecting
 from PIL import Image
 from random_entries import classifying, made
 
@@ -52,6 +53,28 @@ def test_the_command_writes_a_row_for_each_image_and_tells_it_in_a_paragraph(pla
     ):
         assert told in done.stdout, done.stdout
     assert Path("predictions.png").read_bytes()[:4] == b"\x89PNG" and len(done.stdout.splitlines()) < 12
+
+
+def test_the_command_writes_a_row_for_each_box(place: Path, typed) -> None:
+    detecting(place / "boxes")
+    how = ("data=photos", "out=boxes.csv", "workers=0", "device=cpu")
+    done = typed("predict", "checkpoint=boxes", *how, cwd=place)
+    assert done.returncode == 0, done.stderr
+    found, rows = sslkit.load("boxes").predict("photos"), table("boxes.csv")
+    assert list(rows[0]) == ["path", "class", "score", "x0", "y0", "x1", "y1"] and len(rows) == len(found.boxes)
+    assert [row["path"] for row in rows] == [found.ids[image] for image in found.image]
+    assert [row["class"].removeprefix("'") for row in rows] == [found.classes[label] for label in found.labels]
+    values = np.array([[float(row[name]) for name in ("x0", "y0", "x1", "y1", "score")] for row in rows])
+    np.testing.assert_allclose(values, np.column_stack([found.boxes, found.scores]), atol=1e-4)
+    for told in (
+        "predicted 40 images: boxes.csv",
+        f"boxes     {len(rows):,}: ",
+        "left out  1 image",
+        "sheet     boxes.png",
+    ):
+        assert told in done.stdout, done.stdout
+    assert "export" not in done.stdout and Path("boxes.png").is_file()
+    assert str(found).splitlines()[0].split() == list(rows[0])
 
 
 @pytest.mark.parametrize("kind", ["a list", "standard input", "an array", "shards", "one image"])

@@ -24,13 +24,14 @@ from evaluation.ranking.choice.elimination import tune_in_rounds
 from evaluation.ranking.choice.rounds import Arm, Round, rounds_of
 from evaluation.ranking.inputs.candidates import draw_images
 from evaluation.ranking.inputs.regions import parts, recipe_for
-from evaluation.ranking.inputs.runs import ALL, BEST, SHARED, Runs
+from evaluation.ranking.inputs.runs import SHARED, Runs
 from evaluation.ranking.rank import rank
 from evaluation.ranking.ranking import Ranking
 from evaluation.results.comparison import compare
 from evaluation.results.decisions import LARGEST, candidate_of, difference_of
 from evaluation.results.measures import right_by_largest
 from evaluation.results.result import Result
+from evaluation.tuning import ALL, BEST
 from evaluation.tuning.classifier import Setting
 from evaluation.tuning.keeping import keep_tuned
 from evaluation.tuning.task import open_task

@@ -6,10 +6,10 @@ from typing import Any
 
 from evaluation.features.checks import as_list
 from evaluation.features.extraction import LABELLED, LOADED
+from evaluation.tuning import BEST, KEEP
 from evaluation.tuning.optimizers import OPTIMIZERS
 from sslkit.options.settings import MOST, setting
 
-BEST, ALL, NONE = KEEP = ("best", "all", "none")
 SHARED = (*LOADED, *LABELLED, "mirror", "precision", "device", "progress")  # options of all commands that both obey
 
 
@@ -27,7 +27,7 @@ class Runs:
     )
     workers: int = setting(1, "processes for the runs of a model, which share the threads", least=1, most=256)
     keep: str = setting(
-        "best", "tuned models that are kept as entries below out, to predict with: best, all, none", choices=KEEP
+        BEST, "tuned models that are kept as entries below out, to predict with: best, all, none", choices=KEEP
     )
 
     def how(self, precision: str) -> dict[str, Any]:

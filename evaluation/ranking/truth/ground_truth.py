@@ -20,10 +20,11 @@ from evaluation.features.zoo_members import Failure, error_line, load_zoo
 from evaluation.protocols import fine_tune
 from evaluation.protocols.fine_tune import runs_of, settings_of, tune_grid
 from evaluation.ranking.inputs.candidates import draw_images
-from evaluation.ranking.inputs.runs import ALL, NONE, SHARED, Runs
+from evaluation.ranking.inputs.runs import SHARED, Runs
 from evaluation.ranking.truth.keeping import keep_measured
 from evaluation.results.records import Records, check_fields, run_id
 from evaluation.results.result import Result
+from evaluation.tuning import ALL, NONE
 from evaluation.tuning.estimate import announce
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import each_recorded

@@ -12,12 +12,14 @@ from evaluation.tasks.detection.batches import readers
 from evaluation.tasks.detection.coco_ap import CocoAP
 from evaluation.tasks.detection.datasets.boxes import Boxes
 from evaluation.tasks.detection.datasets.sources import boxes_of
+from evaluation.tasks.detection.keeping import keep_trials
 from evaluation.tasks.detection.options import Options
 from evaluation.tasks.detection.recipes import source_of
 from evaluation.tasks.detection.results import results_of
 from evaluation.tasks.detection.schedules import find_schedule
 from evaluation.tasks.detection.training import Training
 from evaluation.tasks.detection.trials import Bench
+from evaluation.tuning import NONE
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import open_folder
 from sslkit.errors import UserError
@@ -95,11 +97,15 @@ def measure_trials(opened: Opened, options: Options, runtime: Runtime) -> list[R
     training = plan_training(opened, options, runtime)
     seeds = list(range(runtime.seed, runtime.seed + options.trials))
     with process_group(runtime) as of_process, open_folder(runtime.out) as out:
-        bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(of_process, out=out))
+        keep = NONE if runtime.out is None else options.keep
+        bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(of_process, out=out), keep)
         records = bench.run(training, seeds)
         results = results_of(bench, training, records, seeds) if records else []
-    for result in results if runtime.out is None else ():
-        del result.details["pictures"]  # they are gone with the folder
+        kept = keep_trials(bench, [replace(training, seed=seed) for seed in seeds], records, results)
+    for result in results:
+        result.details["kept"] = kept
+        if runtime.out is None:
+            del result.details["pictures"], result.details["kept"]  # they are gone with the folder
     return results
 
 

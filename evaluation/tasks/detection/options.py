@@ -8,6 +8,7 @@ from evaluation.protocols.base import TUNED
 from evaluation.tasks.detection import recipes
 from evaluation.tasks.detection.datasets.boxes import EMPTY
 from evaluation.tasks.detection.recipes import RECIPES
+from evaluation.tuning import BEST, KEEP
 from sslkit.models.detectors.body import TRAINABLE
 from sslkit.models.detectors.detector import ARCHITECTURES
 from sslkit.options.settings import MOST, setting
@@ -37,6 +38,9 @@ class Options:
     steps: int | None = setting(None, "null: the schedule's; so are the next two", least=1, most=MOST)
     batch_size: int | None = setting(None, "images a step, of all processes; the rate goes with it", least=1, most=MOST)
     lr: float | None = setting(None, "learning rate at that batch", above=0)
+    keep: str = setting(
+        BEST, "trained detectors that are kept as entries below out, to predict with: best, all, none", choices=KEEP
+    )
     empty: str = setting(
         EMPTY[0],
         "training images without an object: skip (counted, as published), or keep (as background)",

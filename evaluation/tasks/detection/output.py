@@ -41,15 +41,25 @@ def plan(opened: Opened, task: Task, runtime: Runtime) -> list[tuple[str, str]]:
 
 
 def remarks(judged: Sequence[Judged]) -> list[str]:
-    """The files of the pictures, and the seconds of all trials."""
+    """The files of the pictures, the kept detectors and how they predict, and the seconds of all trials."""
     pictures = {
         str(entry.folder / result.protocol / name): None
         for entry in judged
         for result in entry.results
         for name in result.details["pictures"]
     }
+    kept = {
+        str(entry.folder / name): None
+        for entry in judged
+        for result in entry.results
+        for name in result.details.get("kept", ())
+    }
     seconds = sum(result.seconds for entry in judged for result in entry.results)
-    return [f"pictures  {', '.join(pictures)}", f"seconds   {seconds:.0f}"]
+    lines = [f"pictures  {', '.join(pictures)}", *(f"kept      {folder}" for folder in kept)]
+    if kept:
+        told = words({"checkpoint": next(iter(kept)), "data": "path/to/images"})
+        lines.append(f"predict   python recipes/predict.py {told}")
+    return [*lines, f"seconds   {seconds:.0f}"]
 
 
 def following(judged: Sequence[Judged], task: Task, place: Mapping[str, Any]) -> str:

@@ -16,13 +16,12 @@ from evaluation.tasks.detection.datasets.boxes import Boxes, Pixels, Target
 from evaluation.tasks.detection.voc_ap import voc_ap
 from sslkit.data.loader import plain_errors
 from sslkit.errors import UserError
-from sslkit.models.detectors.body import as_input
+from sslkit.models.detectors.detector import detect
 from sslkit.runtime.context import Runtime
 
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
 
-INSIDE = 0.5  # smallest mask probability of a pixel of the object, as torchvision's and Detectron2's
 Prediction = dict[str, Tensor]
 
 
@@ -40,7 +39,6 @@ class _Images(Dataset):
         return self.pixels[row]
 
 
-@torch.inference_mode()
 def predictions(
     detector: "FasterRCNN",
     data: Boxes,
@@ -48,10 +46,8 @@ def predictions(
     runtime: Runtime,
     title: str = "testing",
 ) -> Iterator[Prediction]:
-    """Yield per image, in order: boxes (n, 4) in its own pixels, scores (n,), labels (n,), on the CPU, best first.
+    """Yield what `detect` says of each image, in order: at most 100 boxes, of scores above .05.
 
-    With a Mask R-CNN also masks (n, H, W) bool. n is at most 100, scores are above .05. The batch size is 1, so that
-    no prediction depends on the padding by other images.
     detector: in eval mode, on the device. in_chans: 3, or 1 for a network of gray images. title: of the bar.
     """
     workers = readers(runtime)
@@ -65,10 +61,7 @@ def predictions(
     )
     hidden = None if runtime.progress else True
     for image in tqdm(plain_errors(loader), title, len(data), unit="image", leave=False, disable=hidden):
-        [prediction] = detector([as_input(image.to(runtime.device), in_chans)])
-        if "masks" in prediction:
-            prediction["masks"] = prediction["masks"][:, 0] >= INSIDE
-        yield {name: value.cpu() for name, value in prediction.items()}
+        yield detect(detector, image.to(runtime.device), in_chans)
 
 
 class AveragePrecisions:

@@ -1,13 +1,12 @@
 """Draw test images with the classes of their pixels and, beside them, those predicted."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from evaluation.tasks.segmentation.label_maps import IGNORED, LabelMaps
-from sslkit.numerics.figures import OTHERS, SMALL, class_styles, save_figure, write_title
+from sslkit.numerics.figures import SMALL, palette, save_figure, write_title
 
 SHOWN = 6  # images
 ACROSS = 2  # images side by side, each with its truth and its prediction
@@ -44,18 +43,3 @@ def draw_maps(images: LabelMaps, found: Sequence[np.ndarray], path: Path, *, tit
     figure.legend(handles=patches, loc="outside lower center", ncols=min(len(patches), 7), fontsize=SMALL)
     write_title(figure, title)
     save_figure(figure, path)
-
-
-def palette(classes: Sequence[str]) -> np.ndarray:
-    """(256, 3) colours in [0, 1]: gray for class 0, white for ignored pixels, the others as in every picture.
-
-    Beyond twelve classes colours come again half as strong, then a quarter.
-    """
-    from matplotlib.colors import to_rgb
-
-    colours, seen = np.ones((IGNORED + 1, 3)), Counter()
-    colours[0] = to_rgb(OTHERS)
-    for number, (colour, _) in enumerate(class_styles(classes[1:]), 1):
-        colours[number] = 1 - (1 - np.array(to_rgb(colour))) * 0.5 ** (seen[colour] % 3)
-        seen[colour] += 1
-    return colours

@@ -131,6 +131,17 @@ def regions(
         return [_cut(pixels, region, interpolation) for region in wanted]
 
 
+def whole(image: Picture, channels: int, scale: Range | None) -> np.ndarray:
+    """Decode to (channels, H, W) uint8 at the image's own size, rotated upright. Channels, scale as in `square`.
+
+    Raises UnreadableImage.
+    """
+    with as_unreadable(image.size):
+        if isinstance(image, Planes):
+            return image.pixels(channels, scale).numpy()
+        return np.ascontiguousarray(_planes(_upright(image, channels, scale)))
+
+
 def upright_size(image: Picture) -> tuple[int, int]:
     """Height and width of the image as `regions` and `square` rotate it; does not decode."""
     width, height = image.size

@@ -3,8 +3,11 @@
 import importlib
 from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor
+
 from sslkit.errors import UserError, format_value
-from sslkit.models.detectors.body import check_trainable
+from sslkit.models.detectors.body import as_input, check_trainable
 from sslkit.models.detectors.sizes import Sizes
 from sslkit.models.model import Model
 from sslkit.options.members import nearest
@@ -13,6 +16,7 @@ from sslkit.runtime.device import seed_of, use_seed
 if TYPE_CHECKING:  # importing it takes more than a second
     from torchvision.models.detection import FasterRCNN
 
+INSIDE = 0.5  # smallest mask probability of a pixel of the object, as torchvision's and Detectron2's
 ARCHITECTURES = ("c4", "fpn", "vit_pyramid")
 
 
@@ -58,3 +62,16 @@ def check_fit(model: Model, arch: str) -> None:
     if arch not in ARCHITECTURES:
         raise UserError(f"there is no arch {arch!r}: {nearest(str(arch), ARCHITECTURES)}")
     importlib.import_module(f"sslkit.models.detectors.{arch}").check(model)
+
+
+@torch.inference_mode()
+def detect(detector: "FasterRCNN", image: Tensor, in_chans: int) -> dict[str, Tensor]:
+    """Boxes (n, 4) in the image's pixels, scores (n,), labels (n,) from 1, on the CPU, best first; perhaps masks.
+
+    masks: (n, H, W) bool, of a Mask R-CNN. image: (3, H, W) uint8, on the device of the detector, which is in eval
+    mode: alone, so that no prediction depends on the padding by other images.
+    """
+    [found] = detector([as_input(image, in_chans)])
+    if "masks" in found:
+        found["masks"] = found["masks"][:, 0] >= INSIDE
+    return {name: value.cpu() for name, value in found.items()}

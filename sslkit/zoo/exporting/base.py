@@ -17,6 +17,7 @@ from sslkit.errors import UserError
 from sslkit.zoo.about import About
 from sslkit.zoo.classifier import IDENTITY, NAME, Classifier
 from sslkit.zoo.entry import CARD, ZooEntry, preprocessing
+from sslkit.zoo.heads import DETECTOR, SEGMENTER
 
 CONTRACT = "Target"
 FEATURES = "features"  # of the tensors of `Whole`
@@ -47,7 +48,7 @@ class Source:
 
     @classmethod
     def from_entry(cls, entry: ZooEntry, trust: str | Sequence[str] | None = ()) -> "Source":
-        """Raises UserError for an entry that was trained from a module object: it cannot be rebuilt.
+        """Raises UserError for a detector or a segmenter, and for an entry that was trained from a module object.
 
         trust: see `ZooEntry.backbone`.
         """
@@ -55,6 +56,12 @@ class Source:
             raise UserError(
                 f"{entry.folder} was trained from a module object, which cannot be rebuilt: to export, train with "
                 "backbone=NAME or backbone=package.module:function"
+            )
+        if part := next((name for name in (DETECTOR, SEGMENTER) if name in entry.card), None):
+            source = entry.card.get("init", {}).get("source", "its start")
+            raise UserError(
+                f"{entry.folder} is a {part}, which no format holds: predict with it here, in Python "
+                f"sslkit.load({str(entry.folder)!r}).predict(images), or export {source}, from which it was trained"
             )
         net = entry.backbone(trust=trust)
         about, classifier = about_entry(entry, net), entry.classifier() if NAME in entry.card else None

@@ -37,7 +37,7 @@ def detection(
     data: see `evaluation.detection.open_boxes`, or {"train": Boxes, "test": Boxes}; None: the recipe's.
     Another number of steps, images or another rate than the schedule's is marked so. Below `out` are
     `detection.jsonl`, to which every finished trial is added, and `detection/`: checkpoints from which a killed run
-    goes on to the same weights, the detectors' weights, pictures.
+    goes on to the same weights, and pictures. In `models/` are the kept detectors, entries whose `predict` gives boxes.
 
     Under torchrun the ranks share every batch, with synchronised batch norm; ranks other than 0 return [].
     Returns COCO's result (coco_ap; coco_ap50 and coco_ap75 in `others`) and VOC's (voc_ap50; voc_ap, voc_ap75), each

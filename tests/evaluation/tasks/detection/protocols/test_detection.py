@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from detectors import images, narrow
 from PIL import Image
 
@@ -15,10 +16,13 @@ from evaluation.results import store
 from evaluation.results.result import Result
 from evaluation.tasks.detection import trials as module
 from evaluation.tasks.detection.pictures import draw_predictions
+from evaluation.tasks.detection.prediction import predictions
 from evaluation.tasks.detection.protocols.detection import detection
 from evaluation.tasks.detection.protocols.segmentation import segmentation
 from sslkit.errors import UserError
+from sslkit.runtime.context import Runtime
 
+CPU = Runtime(device=torch.device("cpu"), progress=False)
 QUICK = {"schedule": "smoke", "steps": 1, "batch_size": 2, "progress": False}
 
 
@@ -46,7 +50,6 @@ def test_every_ap_stands_under_its_own_name_with_its_trials(data: dict, tmp_path
     assert coco.seconds > 0 and voc.seconds == 0, "the seconds of all trials stand once"
     for name in coco.details["pictures"]:
         assert Image.open(tmp_path / "detection" / name).size[0] > 500
-    assert len(list((tmp_path / "detection").glob("*.safetensors"))) == 2
     assert not list(tmp_path.rglob("*.ckpt"))
 
 
@@ -60,6 +63,42 @@ def test_finished_trials_are_not_done_again(data: dict, undrawn: None, tmp_path:
     boxes = {split: part.without_masks() for split, part in data.items()}
     detection(narrow(), boxes, trials=2, out=tmp_path, **QUICK)
     assert done == [1], "masks that boxes do not look at make no other trial"
+
+
+@pytest.mark.parametrize("protocol", [detection, segmentation])
+def test_trained_detectors_are_kept_as_entries_that_predict(
+    protocol, data: dict, undrawn: None, tmp_path: Path, monkeypatch
+) -> None:
+    trained, real = [], module.train_detector
+    monkeypatch.setattr(module, "train_detector", lambda *a, **k: trained.append(real(*a, **k)) or trained[-1])
+    how = {"trials": 2, "out": tmp_path, "arch": "fpn", **QUICK}
+    first = protocol(narrow(), data, keep="none", **how)[0]
+    assert first.details["kept"] == [] and not (tmp_path / "models").exists() and len(trained) == 2
+    [name] = protocol(narrow(), data, **how)[0].details["kept"]
+    assert len(trained) == 3, "the numbers are kept, and the best of equals is the first: trained again"
+    entry = sslkit.ZooEntry.load(tmp_path / name)
+    card = entry.card["detector"]
+    assert card["measured"]["metric"] == first.metric and card["measured"]["n"] == len(data["test"])
+    assert [card["measured"][end] for end in ("low", "high")] == list(first.interval)
+    assert card["measured"]["images"] == "test images of clipart_boxes: the mean of 2 trials"
+    assert "FPN" in card["made"] and "seed 0" in card["made"] and card["classes"] == list(data["train"].classes)
+    assert protocol(narrow(), data, keep="all", **how)[0].details["kept"][0] == name and len(trained) == 4
+    assert protocol(narrow(), data, keep="all", **how)[0].details["kept"][0] == name and len(trained) == 4
+    assert not list(tmp_path.rglob(".*.safetensors")) and not list(tmp_path.rglob("*.ckpt"))
+    pixels = data["test"][0][0]
+    found = sslkit.load(tmp_path / name).predict(pixels[None], progress=False)
+    [again] = [one for one in predictions(trained[2].detector, data["test"].take([0]), 3, CPU)]
+    np.testing.assert_allclose(found.boxes, again["boxes"], atol=1e-4)
+    np.testing.assert_allclose(found.scores, again["scores"], atol=1e-6)
+    assert (found.masks is None) == (protocol is detection)
+
+
+def test_what_no_entry_holds_is_measured_and_not_kept(
+    data: dict, undrawn: None, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model = sslkit.load("random:narrow_resnet@layer4", image_size=28)
+    [first, *_] = detection(model, data, out=tmp_path, **{**QUICK, "progress": True})
+    assert first.details["kept"] == [] and "not kept: " in capsys.readouterr().err
 
 
 def test_a_trial_that_was_done_says_so(
