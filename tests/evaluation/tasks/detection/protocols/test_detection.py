@@ -75,19 +75,21 @@ def test_trained_detectors_are_kept_as_entries_that_predict(
     first = protocol(narrow(), data, keep="none", **how)[0]
     assert first.details["kept"] == [] and not (tmp_path / "models").exists() and len(trained) == 2
     [name] = protocol(narrow(), data, **how)[0].details["kept"]
-    assert len(trained) == 3, "the numbers are kept, and the best of equals is the first: trained again"
+    assert len(trained) == 3, "the numbers were kept, and the weights not: the best is trained again"
     entry = sslkit.ZooEntry.load(tmp_path / name)
     card = entry.card["detector"]
     assert card["measured"]["metric"] == first.metric and card["measured"]["n"] == len(data["test"])
     assert [card["measured"][end] for end in ("low", "high")] == list(first.interval)
     assert card["measured"]["images"] == "test images of clipart_boxes: the mean of 2 trials"
-    assert "FPN" in card["made"] and "seed 0" in card["made"] and card["classes"] == list(data["train"].classes)
-    assert protocol(narrow(), data, keep="all", **how)[0].details["kept"][0] == name and len(trained) == 4
-    assert protocol(narrow(), data, keep="all", **how)[0].details["kept"][0] == name and len(trained) == 4
+    seed = int(np.argmax(first.outcomes))
+    assert f"1 steps, not comparable to published numbers, 4 images, seed {seed}" in card["made"]
+    assert card["arch"] == "fpn" and card["classes"] == list(data["train"].classes)
+    for _ in range(2):
+        assert protocol(narrow(), data, keep="all", **how)[0].details["kept"][seed] == name and len(trained) == 4
     assert not list(tmp_path.rglob(".*.safetensors")) and not list(tmp_path.rglob("*.ckpt"))
     pixels = data["test"][0][0]
     found = sslkit.load(tmp_path / name).predict(pixels[None], progress=False)
-    [again] = [one for one in predictions(trained[2].detector, data["test"].take([0]), 3, CPU)]
+    [again] = predictions(trained[2].detector, data["test"].take([0]), 3, CPU)
     np.testing.assert_allclose(found.boxes, again["boxes"], atol=1e-4)
     np.testing.assert_allclose(found.scores, again["scores"], atol=1e-6)
     assert (found.masks is None) == (protocol is detection)
@@ -96,7 +98,8 @@ def test_trained_detectors_are_kept_as_entries_that_predict(
 def test_what_no_entry_holds_is_measured_and_not_kept(
     data: dict, undrawn: None, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    model = sslkit.load("random:narrow_resnet@layer4", image_size=28)
+    model = narrow()
+    model.backbone.recipe.lines = []  # as of features that no line makes
     [first, *_] = detection(model, data, out=tmp_path, **{**QUICK, "progress": True})
     assert first.details["kept"] == [] and "not kept: " in capsys.readouterr().err
 
