@@ -208,7 +208,7 @@ class DecodedImages(Images):
 
         index, unread = self.read_rows(rows, decode)
         return {
-            "images": [pictures[place] for place in range(len(rows))],
+            "images": [pictures[number] for number in range(len(rows))],
             "index": torch.from_numpy(index),
             "bad": unread,
         }

@@ -52,26 +52,24 @@ class Detections:
         masks: bool,
     ) -> "Detections":
         """Of each image its `size` (2,), and what `detector.detect` says of it, with or without masks."""
-        image = np.repeat(np.arange(len(each)), [len(found["scores"]) for found in each])
-        joined = {name: _join([found[name] for found in each], *like) for name, like in _LIKE.items()}
-        pairs = (pair for found in each for pair in zip(found["masks"], found["boxes"], strict=True)) if masks else ()
-        sizes = np.array([found["size"] for found in each], np.int64).reshape(-1, 2)
+        numbers = np.repeat(np.arange(len(each)), [len(image["scores"]) for image in each])
+        joined = {name: _join([image[name] for image in each], *like) for name, like in _LIKE.items()}
+        pairs = (pair for image in each for pair in zip(image["masks"], image["boxes"], strict=True)) if masks else ()
+        sizes = np.array([image["size"] for image in each], np.int64).reshape(-1, 2)
         boxes, labels, scores = joined["boxes"], joined["labels"] - 1, joined["scores"]
         cut = [_crop(*pair) for pair in pairs] if masks else None
-        return cls(ids, classes, sizes, image, boxes, labels, scores, cut, tuple(unreadable))
+        return cls(ids, classes, sizes, numbers, boxes, labels, scores, cut, tuple(unreadable))
 
     @classmethod
     def join(cls, parts: Iterable["Detections"]) -> "Detections":
         """The detections of all parts; there is at least one."""
         parts = list(parts)
         starts = np.cumsum([0, *map(len, parts)])
-        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("sizes", *_LIKE)}
-        image = np.concatenate([part.image + start for part, start in zip(parts, starts, strict=False)])
-        lists = {name: [x for part in parts for x in getattr(part, name)] for name in ("ids", "unreadable")}
-        masks = None if parts[0].masks is None else [mask for part in parts for mask in part.masks]
-        return replace(
-            parts[0], **arrays, ids=lists["ids"], unreadable=tuple(lists["unreadable"]), image=image, masks=masks
-        )
+        arrays = {name: np.concatenate([getattr(batch, name) for batch in parts]) for name in ("sizes", *_LIKE)}
+        image = np.concatenate([batch.image + start for batch, start in zip(parts, starts, strict=False)])
+        ids, bad = ([name for batch in parts for name in getattr(batch, names)] for names in ("ids", "unreadable"))
+        masks = None if parts[0].masks is None else [mask for batch in parts for mask in batch.masks]
+        return replace(parts[0], **arrays, ids=ids, image=image, masks=masks, unreadable=tuple(bad))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -99,8 +97,8 @@ class Detections:
 
     def columns(self) -> list[str]:
         """The names of the file's columns."""
-        mask, place = ([], []) if self.files is None else (["mask"], ["object"])
-        return ["path", "class", *mask, "score", *BOX, *place]
+        mask, number = ([], []) if self.files is None else (["mask"], ["object"])
+        return ["path", "class", *mask, "score", *BOX, *number]
 
     @property
     def texts(self) -> int:
@@ -162,15 +160,13 @@ class Detections:
     def tell(counts: Counter, sure: float, images: int, most: int) -> list[str]:
         """Lines on what was counted. sure: mean of the highest scores. most: classes that are named."""
         empty = counts[""]
-        found = Counter({name: count for name, count in counts.items() if name})
-        if not found:
+        boxes = Counter({name: count for name, count in counts.items() if name})
+        if not boxes:
             return [f"boxes     none in any of {counted(images, 'image')}"]
-        each = and_so_on([f"{name} {count:,}" for name, count in found.most_common()], most)
+        each = and_so_on([f"{name} {count:,}" for name, count in boxes.most_common()], most)
         none = f"; {counted(empty, 'image')} without any" if empty else ""
-        return [
-            f"boxes     {found.total():,}: {each}{none}",
-            f"sure      mean of the highest score of an image {sure:.3f}",
-        ]
+        line = f"boxes     {boxes.total():,}: {each}{none}"
+        return [line, f"sure      mean of the highest score of an image {sure:.3f}"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,9 +101,9 @@ def measure_trials(opened: Opened, options: Options, runtime: Runtime) -> list[R
         bench = Bench(opened.name, opened.model, opened.train, opened.test, replace(of_process, out=out), keep)
         records = bench.run(training, seeds)
         results = results_of(bench, training, records, seeds) if records else []
-        kept = keep_trials(bench, [replace(training, seed=seed) for seed in seeds], records, results)
+        entries = keep_trials(bench, [replace(training, seed=seed) for seed in seeds], records, results)
     for result in results:
-        result.details["kept"] = kept
+        result.details["kept"] = entries
         if runtime.out is None:
             del result.details["pictures"], result.details["kept"]  # they are gone with the folder
     return results

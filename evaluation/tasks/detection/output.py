@@ -48,16 +48,16 @@ def remarks(judged: Sequence[Judged]) -> list[str]:
         for result in entry.results
         for name in result.details["pictures"]
     }
-    kept = {
+    entries = {
         str(entry.folder / name): None
         for entry in judged
         for result in entry.results
         for name in result.details.get("kept", ())
     }
     seconds = sum(result.seconds for entry in judged for result in entry.results)
-    lines = [f"pictures  {', '.join(pictures)}", *(f"kept      {folder}" for folder in kept)]
-    if kept:
-        told = words({"checkpoint": next(iter(kept)), "data": "path/to/images"})
+    lines = [f"pictures  {', '.join(pictures)}", *(f"kept      {folder}" for folder in entries)]
+    if entries:
+        told = words({"checkpoint": next(iter(entries)), "data": "path/to/images"})
         lines.append(f"predict   python recipes/predict.py {told}")
     return [*lines, f"seconds   {seconds:.0f}"]
 

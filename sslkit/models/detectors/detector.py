@@ -71,7 +71,7 @@ def detect(detector: "FasterRCNN", image: Tensor, in_chans: int) -> dict[str, Te
     masks: (n, H, W) bool, of a Mask R-CNN. image: (3, H, W) uint8, on the device of the detector, which is in eval
     mode: alone, so that no prediction depends on the padding by other images.
     """
-    [found] = detector([as_input(image, in_chans)])
-    if "masks" in found:
-        found["masks"] = found["masks"][:, 0] >= INSIDE
-    return {name: value.cpu() for name, value in found.items()}
+    [detected] = detector([as_input(image, in_chans)])
+    if "masks" in detected:
+        detected["masks"] = detected["masks"][:, 0] >= INSIDE
+    return {name: value.cpu() for name, value in detected.items()}

@@ -37,8 +37,8 @@ class Detector(nn.Module):
 
     def answer(self, picture: Tensor) -> dict[str, np.ndarray]:
         """What `detect` says of a picture (3, H, W) uint8, and its size."""
-        said = {name: value.numpy() for name, value in detect(self.net, picture, self.in_chans).items()}
-        return {**said, "size": np.array(picture.shape[1:])}
+        arrays = {name: value.numpy() for name, value in detect(self.net, picture, self.in_chans).items()}
+        return {**arrays, "size": np.array(picture.shape[1:])}
 
     def predict_parts(
         self, model: Model, opened: Sequence[Images], runtime: Runtime
@@ -46,8 +46,9 @@ class Detector(nn.Module):
         """Yield the boxes of each image, and its row. Raises UserError for another precision than float32."""
         if runtime.precision != Runtime.precision:
             raise UserError(f"precision={runtime.precision}: a detector predicts in {Runtime.precision}")
-        for part in run_whole(self.answer, model, opened, runtime):
-            yield Detections.of_images(part.names, self.classes, part.x, part.bad, self.net.roi_heads.has_mask()), part
+        masks = self.net.roi_heads.has_mask()
+        for rows in run_whole(self.answer, model, opened, runtime):
+            yield Detections.of_images(rows.names, self.classes, rows.x, rows.bad, masks), rows
 
 
 def split_state(detector: "FasterRCNN", net: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

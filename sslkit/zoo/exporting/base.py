@@ -57,10 +57,10 @@ class Source:
                 f"{entry.folder} was trained from a module object, which cannot be rebuilt: to export, train with "
                 "backbone=NAME or backbone=package.module:function"
             )
-        if part := next((name for name in (DETECTOR, SEGMENTER) if name in entry.card), None):
+        if field := next((name for name in (DETECTOR, SEGMENTER) if name in entry.card), None):
             source = entry.card.get("init", {}).get("source", "its start")
             raise UserError(
-                f"{entry.folder} is a {part}, which no format holds: predict with it here, in Python "
+                f"{entry.folder} is a {field}, which no format holds: predict with it here, in Python "
                 f"sslkit.load({str(entry.folder)!r}).predict(images), or export {source}, from which it was trained"
             )
         net = entry.backbone(trust=trust)
