@@ -22,6 +22,7 @@ from sslkit.data.image_options import MOST_PIXELS
 from sslkit.data.items import IMAGE, Item, item_of
 from sslkit.data.resizing import Resizing
 from sslkit.errors import UserError
+from sslkit.models import segmenter
 from sslkit.models.detectors import kept as detectors
 from sslkit.models.digest import weights_digest
 from sslkit.models.model import Model
@@ -33,7 +34,7 @@ from sslkit.terminal import say
 from sslkit.zoo import exporting, weights
 from sslkit.zoo.classifier import NAME
 from sslkit.zoo.entry import CARD, CHECKPOINTS, ZooEntry, resizing_of
-from sslkit.zoo.heads import DETECTOR
+from sslkit.zoo.heads import DETECTOR, SEGMENTER
 
 PIXELS_SIDE = 16  # of the images whose values are features: 768 in colour, as many as a network has
 
@@ -193,6 +194,8 @@ def _of_entry(
     model = _make(backbone, entry.folder.name, (norm["mean"], norm["std"]), **how, **about)
     if DETECTOR in entry.card:
         model.dense = detectors.restore(model, entry)
+    elif SEGMENTER in entry.card:
+        model.dense = segmenter.restore(entry)
     return model
 
 

@@ -68,16 +68,16 @@ def _keep(bench: Bench, trial: Training, about: Mapping[str, Any]) -> Path:
             train, schedule = bench.train, trial.schedule
             epochs = round(schedule.steps * schedule.batch_size / len(train), 2)
             how = {"config": asdict(trial), "epochs": epochs, "seed": trial.seed}
-            entry = keep_network(folder, bench.model, body, data=_data_of(bench), **how)
+            entry = keep_network(folder, bench.model, body, data=card_of_data(train), **how)
             made = f"{describe(trial, bench.model, train, bench.test)}, {len(train):,} images, seed {trial.seed}"
             about = {"arch": trial.arch, "classes": list(train.classes), "data": train.name, "made": made, **about}
             keep(entry, detector, rest, about, schedule.sizes)
     return folder
 
 
-def _data_of(bench: Bench) -> dict[str, Any]:
-    """The card's field on the images that were learned from."""
-    train, scale = bench.train, getattr(bench.train.pixels, "scale", Scale())
-    about = {"source": train.name, "images": len(train), "digest": train.digest, "licence": train.licence or None}
+def card_of_data(train: Any) -> dict[str, Any]:
+    """Return the card's field on the images that were learned from. train: `Boxes` or label maps."""
+    scale, licence = getattr(train.pixels, "scale", Scale()), getattr(train, "licence", "")
+    about = {"source": train.name, "images": len(train), "digest": train.digest, "licence": licence or None}
     limits = None if scale.range is None else list(scale.range)
     return {**about, "range": limits, "opacity": scale.opacity, "fill": scale.fill}

@@ -48,18 +48,19 @@ def remarks(judged: Sequence[Judged]) -> list[str]:
         for result in entry.results
         for name in result.details["pictures"]
     }
-    entries = {
-        str(entry.folder / name): None
-        for entry in judged
-        for result in entry.results
-        for name in result.details.get("kept", ())
-    }
     seconds = sum(result.seconds for entry in judged for result in entry.results)
-    lines = [f"pictures  {', '.join(pictures)}", *(f"kept      {folder}" for folder in entries)]
+    return [f"pictures  {', '.join(pictures)}", *lines_of_kept(judged), f"seconds   {seconds:.0f}"]
+
+
+def lines_of_kept(judged: Sequence[Judged]) -> list[str]:
+    """The kept models, and how the first of them predicts."""
+    results = [(entry.folder, result) for entry in judged for result in entry.results]
+    entries = [str(folder / name) for folder, result in results for name in result.details.get("kept", ())]
+    lines = [f"kept      {folder}" for folder in dict.fromkeys(entries)]
     if entries:
-        told = words({"checkpoint": next(iter(entries)), "data": "path/to/images"})
+        told = words({"checkpoint": entries[0], "data": "path/to/images"})
         lines.append(f"predict   python recipes/predict.py {told}")
-    return [*lines, f"seconds   {seconds:.0f}"]
+    return lines
 
 
 def following(judged: Sequence[Judged], task: Task, place: Mapping[str, Any]) -> str:

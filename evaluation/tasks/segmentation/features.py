@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from evaluation.results.statistics import generator
@@ -15,13 +14,13 @@ from sslkit.data.likeness import hash_pixels
 from sslkit.data.pixel_digest import digest_of_pixels
 from sslkit.errors import UserError
 from sslkit.models.model import Model
+from sslkit.models.segmenter import place_features, prepare
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import rank
 from sslkit.terminal.say import printable
 
 BATCH = 16  # images whose maps are computed at a time: memory of a map, not of a vector, for each
-GRAY = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow's
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,25 +57,6 @@ def check_network(model: Model, protocol: str) -> tuple[int, int]:
             "larger image_size, or a network that shrinks images less"
         )
     return grid
-
-
-def place_features(model: Model, pixels: Tensor) -> Tensor:
-    """(B, C, S, S) normalised -> (B, F, h, w), for a ViT after the norm that its pooled features get."""
-    places, _ = model.backbone.feature_map(pixels)
-    if model.backbone.is_vit:
-        places = model.net.fc_norm(places.movedim(1, -1)).movedim(-1, 1)
-    return places.float()
-
-
-def prepare(image: Tensor, model: Model) -> Tensor:
-    """(3, H, W) uint8 -> (C, S, S), squeezed to the network's square and normalised."""
-    pixels = image.float() / 255
-    if model.in_chans == 1:
-        pixels = (pixels * torch.tensor(GRAY).view(3, 1, 1)).sum(0, keepdim=True)
-    size = (model.image_size, model.image_size)
-    pixels = F.interpolate(pixels[None], size, mode=model.resizing.interpolation, antialias=True)[0].clamp(0, 1)
-    mean, std = (torch.tensor(statistic).view(-1, 1, 1) for statistic in (model.mean, model.std))
-    return (pixels - mean) / std
 
 
 def class_shares(classes: Tensor, count: int, grid: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,15 +15,17 @@ from evaluation.features.extraction import LOADED
 from evaluation.protocols.base import Judged, Subject, Task, Terminal
 from evaluation.results import unseen
 from evaluation.results.result import Result
+from evaluation.tasks.detection.output import lines_of_kept
 from evaluation.tasks.segmentation.features import Patches, check_network, each_map
 from evaluation.tasks.segmentation.label_maps import LabelMaps
-from evaluation.tasks.segmentation.miou import counts, estimates, miou, predict
+from evaluation.tasks.segmentation.miou import counts, estimates, miou
 from evaluation.tasks.segmentation.pictures import SHOWN, draw_maps
 from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.data.copies import line_of_near, near_in_train
 from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 from sslkit.models.model import Model
+from sslkit.models.segmenter import enlarge
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
@@ -136,7 +138,7 @@ def _predict_all(
     for digest, likeness, features, classes in each_map(opened.model, opened.test, "test images", runtime):
         grid = features.shape[-2:]
         shares = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
-        guess = predict(shares.float(), tuple(classes.shape))
+        guess = enlarge(shares.float(), tuple(classes.shape))
         tables.append(counts(classes.to(shares.device), guess, len(opened.test.classes)))
         digests.append(digest)
         hashes.append(likeness)
@@ -166,7 +168,7 @@ def terminal(protocol: str) -> Terminal:
     def remarks(models: Sequence[Judged]) -> list[str]:
         rows = [(entry, result) for entry in models for result in entry.results if result.protocol == protocol]
         pictures = [f"pictures  {entry.folder / protocol}.png" for entry, _ in rows]
-        return [*(_worst(result) for _, result in rows), *dict.fromkeys(pictures)]
+        return [*(_worst(result) for _, result in rows), *dict.fromkeys(pictures), *lines_of_kept(models)]
 
     return Terminal(usual=None, fits=fits, plan=plan, remarks=remarks)
 

@@ -3,15 +3,9 @@
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from evaluation.results.statistics import Estimate, bias_corrected
 from evaluation.tasks.segmentation.label_maps import IGNORED
-
-
-def predict(scores: Tensor, size: tuple[int, int]) -> Tensor:
-    """(H, W) uint8: the class of the highest score after bilinear enlargement. scores: (K, h, w)."""
-    return F.interpolate(scores[None], size, mode="bilinear", align_corners=False)[0].argmax(0).to(torch.uint8)
 
 
 def counts(classes: Tensor, found: Tensor, k: int) -> np.ndarray:

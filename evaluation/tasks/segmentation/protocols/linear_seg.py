@@ -20,6 +20,8 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import generator
 from evaluation.tasks.segmentation import judge
 from evaluation.tasks.segmentation.features import Patches, patches_of
+from evaluation.tasks.segmentation.keeping import keep_segmenter
+from evaluation.tuning import BEST, NONE
 from sslkit.errors import UserError
 from sslkit.models.loading import Loading
 from sslkit.numerics.lbfgs import Axes, Loss, State, begin, minimise, principal_axes
@@ -37,6 +39,9 @@ HELD_OUT = 0.2  # of the training images, to choose the penalty by: a fifth, as 
 class Options:
     patches: int = setting(
         262_144, "largest number of patches to learn from, drawn evenly from all images", least=1, most=MOST
+    )
+    keep: str = setting(
+        NONE, "best: classifier and network are kept below out as an entry that predicts masks", choices=(BEST, NONE)
     )
     max_iter: int = setting(200, "iterations of L-BFGS, for each penalty", least=1, most=100_000)
 
@@ -84,6 +89,8 @@ def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result
         start=start,
         details={**details, "patches": len(patches.x)},
     )
+    if options.keep == BEST and runtime.out is not None:
+        result.details["kept"] = keep_segmenter(opened, weight, bias, result, runtime)
     return [result]
 
 

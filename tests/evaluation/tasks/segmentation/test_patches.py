@@ -14,14 +14,13 @@ from evaluation.tasks.segmentation.features import (
     class_shares,
     each_map,
     patches_of,
-    place_features,
-    prepare,
 )
 from evaluation.tasks.segmentation.label_maps import IGNORED
-from evaluation.tasks.segmentation.pictures import draw_maps, palette
+from evaluation.tasks.segmentation.pictures import draw_maps
 from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.errors import UserError
-from sslkit.numerics.figures import class_styles
+from sslkit.models.segmenter import enlarge, place_features, prepare
+from sslkit.numerics.figures import class_styles, palette
 from sslkit.runtime.context import Runtime
 
 QUIET = Runtime(device="cpu", progress=False)
@@ -67,7 +66,7 @@ def test_a_class_that_is_nowhere_does_not_count_and_one_that_is_only_predicted_d
 
 def test_scores_are_enlarged_bilinearly_before_the_choice() -> None:
     scores = torch.tensor([[[1.0, 0.0]], [[0.0, 2.0]]])
-    assert miou.predict(scores, (1, 6)).tolist() == [[0, 0, 1, 1, 1, 1]]
+    assert enlarge(scores, (1, 6)).tolist() == [[0, 0, 1, 1, 1, 1]]
 
 
 @pytest.mark.parametrize(("name", "grid"), [("random:narrow_vit", (8, 8)), ("random:narrow_resnet", (2, 2))])

@@ -1,6 +1,7 @@
 """Linear segmentation against scikit-learn's regression on the same shares, and on a task that colours solve."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+import sslkit
 from evaluation.tasks.segmentation.features import Patches
+from evaluation.tasks.segmentation.miou import counts, miou
 from evaluation.tasks.segmentation.protocols.knn_seg import knn_seg
 from evaluation.tasks.segmentation.protocols.linear_seg import fit_classifier, linear_seg, path, shares_loss
 from evaluation.tasks.segmentation.sources import open_label_maps
@@ -122,6 +125,24 @@ def test_colours_are_segmented_and_what_sees_no_place_is_not(protocol) -> None:
     assert blind.value < 0.6
     assert found.interval is None and "it takes about" in found.kind  # of eight images
     assert 0 < found.others["pixel_accuracy"].value <= 1
+
+
+def test_a_kept_classifier_predicts_the_masks_that_were_measured(tmp_path: Path) -> None:
+    data = {split: open_label_maps("clipart_boxes", split).take(np.arange(12)) for split in ("train", "test")}
+    how = {"image_size": 64, "progress": False, "max_iter": 20}
+    found = linear_seg("random:narrow_vit", data, out=tmp_path, keep="best", **how)
+    [name] = found.details["kept"]
+    model, card = sslkit.load(tmp_path / name), sslkit.ZooEntry.load(tmp_path / name).card["segmenter"]
+    assert card["measured"]["value"] == found.value and card["measured"]["n"] == 12 and "linear" in card["made"]
+    assert model.classes == data["test"].classes and model.image_size == 64
+    images = np.stack([data["test"][row][0].numpy() for row in range(12)])
+    masks = model.predict(images, progress=False).masks
+    table = np.stack(
+        [counts(data["test"][row][1], torch.from_numpy(masks[row]), len(model.classes)) for row in range(12)]
+    )
+    assert miou(table) == pytest.approx(found.value, abs=1e-4)
+    assert "kept" not in linear_seg("random:narrow_vit", data, out=tmp_path / "none", **how).details
+    assert not (tmp_path / "none/models").exists()
 
 
 class Brighter(Painted):
