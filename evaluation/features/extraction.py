@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from evaluation.datasets import LABELLED, Reading
 from evaluation.datasets._readable import warn_of_unreadable
@@ -41,6 +42,7 @@ from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import rank, world_size
+from sslkit.runtime.heap import freed_memory_kept
 from sslkit.runtime.kept_arrays import compute_in_blocks
 from sslkit.runtime.waiting import Others, from_first, together
 
@@ -196,6 +198,11 @@ def _write(job: _Job, blocks: Blocks, folder: Path, doubt: str) -> None:
 def _run(job: _Job, blocks: Blocks, others: Others) -> None:
     """Extract the blocks of this rank."""
     mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
+    with freed_memory_kept():
+        _extract(job, blocks, others, mean, std)
+
+
+def _extract(job: _Job, blocks: Blocks, others: Others, mean: Tensor, std: Tensor) -> None:
     for rows, batch in _batches(job, blocks.left):
         is_valid = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
         pixels = batch["images"].to(job.runtime.device, non_blocking=True).float().div_(255)

@@ -38,22 +38,24 @@ MOST_EPOCHS = 20  # over the images: beyond it small data sets gain nothing more
 
 @dataclass(frozen=True)
 class Plan:
-    """steps: of a short run for each rate; the best rate gets LONGER times as many, and so does the final run.
+    """steps: of a short run for each rate; the best rate gets about LONGER times as many, and so does the final run.
 
-    image_size: of the tuned network.
+    seconds: of all runs. seconds_of_step: as measured. most: steps of a longer run. image_size: of the tuned network.
     """
 
     steps: int
+    seconds: float
     seconds_of_step: float
+    most: int
     image_size: int
 
-    @property
-    def seconds_of_final(self) -> float:
-        return LONGER * self.steps * self.seconds_of_step
+    def longer(self, spent: float) -> int:
+        """Steps of a longer run by what the short ones took: two such runs fit into the rest of the seconds.
 
-    def setting(self, lr: float, times: int, seed: int, mirror: bool) -> Setting:
-        how = {"weight_decay": DECAY, "batch_size": BATCH, "optimizer": "adamw", "crop": CROP}
-        return Setting(lr=lr, steps=times * self.steps, seed=seed, mirror=mirror, **how)
+        A step that is measured once may be far off on a machine that is shared.
+        """
+        each = spent / (len(RATES) * self.steps)
+        return min(max(int((self.seconds - spent) / 2 / each), self.steps), self.most)
 
 
 def make_plan(session: Session, model: Model, seconds: float) -> Plan | None:
@@ -66,12 +68,12 @@ def make_plan(session: Session, model: Model, seconds: float) -> Plan | None:
             steps = min(int(seconds / each / (len(RATES) + 2 * LONGER)), most)
             if steps >= min(ENOUGH, most):
                 break
-        return {"each": each, "steps": steps, "image_size": size}
+        return {"each": each, "steps": steps, "image_size": size, "allowed": seconds}
 
     record = session.once(session.key("plan", model), measure)
     if record["steps"] < FEWEST:
         return None
-    return Plan(record["steps"], record["each"], record["image_size"])
+    return Plan(record["steps"], record["allowed"], record["each"], LONGER * most, record["image_size"])
 
 
 def sizes_of(model: Model) -> list[int]:
@@ -115,8 +117,8 @@ class Tuning:
     def announcement(self) -> str:
         steps, rates = self.plan.steps, ", ".join(f"{lr:g}" for lr in RATES)
         return (
-            f"tune       {self.frozen.name}: {steps} steps at each of {rates}, {LONGER * steps} at the best, and again "
-            f"on all images; a step of {BATCH} images of {self.plan.image_size} pixels takes "
+            f"tune       {self.frozen.name}: {steps} steps at each of {rates}, about {LONGER * steps} at the best, and "
+            f"again on all images; a step of {BATCH} images of {self.plan.image_size} pixels takes "
             f"{self.plan.seconds_of_step:.2g} s"
         )
 
@@ -125,12 +127,13 @@ class Tuning:
 
         Its value is that of the frozen network in all folds, and what tuning gains on the images of the first.
         """
-        runs = [self._run(self._setting(lr, 1)) for lr in RATES]
+        runs = [self._run(self._setting(lr, self.plan.steps)) for lr in RATES]
         sound = [run for run in runs if not run["diverged"]]
         if not sound:
             return None
         best = min(sound, key=lambda run: run["loss"])  # of few images it is less noisy than the accuracy
-        last = self._run(self._setting(best["lr"], LONGER))
+        steps = self.plan.longer(sum(run["seconds"] for run in runs))
+        last = self._run(self._setting(best["lr"], steps))
         if last["diverged"]:
             return None
         chosen = min((best, last), key=lambda run: run["loss"])
@@ -142,13 +145,14 @@ class Tuning:
 
         The weights stay beside the records, so that the same call does not tune again.
         """
-        setting, task = self._setting(judged.setting["lr"], judged.setting["times"]), self.runner.task
+        setting, task = self._setting(judged.setting["lr"], judged.setting["steps"]), self.runner.task
         net = self.runner.network(Trial("test", setting, task.rows(), keep=True)).to(self.session.device)
         pixels = Pixels(task.test.centres, np.arange(len(task.test)), self.session.device)
         return net.backbone, net.head, predict(net, task.model, pixels, setting.precision).numpy()
 
-    def _setting(self, lr: float, times: int) -> Setting:
-        return self.plan.setting(lr, times, self.session.runtime.seed, self.runner.task.mirror)
+    def _setting(self, lr: float, steps: int) -> Setting:
+        how = {"weight_decay": DECAY, "batch_size": BATCH, "optimizer": "adamw", "crop": CROP}
+        return Setting(lr=lr, steps=steps, seed=self.session.runtime.seed, mirror=self.runner.task.mirror, **how)
 
     def _run(self, setting: Setting) -> dict[str, Any]:
         """The record of one run on the images of the other folds, judged on the first."""
@@ -164,7 +168,6 @@ class Tuning:
         gain = run["value"] - frozen.estimate_on(self.judged).value
         setting = {
             "lr": run["lr"],
-            "times": run["steps"] // self.plan.steps,
             "steps": run["steps"],
             "image_size": self.plan.image_size,
             "gain": gain,

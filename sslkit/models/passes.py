@@ -20,6 +20,7 @@ from sslkit.data.whole_images import WholeImages
 from sslkit.errors import UserError
 from sslkit.runtime.context import CACHE, Runtime
 from sslkit.runtime.device import autocast
+from sslkit.runtime.heap import freed_memory_kept
 from sslkit.terminal import say
 from sslkit.terminal.say import and_more, counted, printable
 
@@ -124,12 +125,13 @@ def run_all(
     """Yield what `call` makes of the pixels (n, C, S, S) of every image, on the device of a `Model`."""
     device = model.device
     size = runtime.batch_size or usual_batch(model.image_size, device)
-    for images in opened:
-        label = f"{model.name} on {images.name} {images.split}"
-        for rows, batch in read_batches(images, in_order(range(len(images)), size), label, runtime, device):
-            x = apply(call, model.name, batch["images"].to(device, non_blocking=True), runtime.precision)
-            read = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
-            yield Rows(images, np.array(rows)[read], x[read], batch["bad"])
+    with freed_memory_kept():
+        for images in opened:
+            label = f"{model.name} on {images.name} {images.split}"
+            for rows, batch in read_batches(images, in_order(range(len(images)), size), label, runtime, device):
+                x = apply(call, model.name, batch["images"].to(device, non_blocking=True), runtime.precision)
+                read = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
+                yield Rows(images, np.array(rows)[read], x[read], batch["bad"])
 
 
 def run_whole(

@@ -18,6 +18,7 @@ from torch import nn
 from sslkit.errors import UserError, first_line
 from sslkit.numerics.state_dicts import mismatch
 from sslkit.runtime.distributed import synchronize_batch_norm
+from sslkit.runtime.heap import freed_memory_kept
 
 if TYPE_CHECKING:  # importing it takes a second
     from lightning_fabric import Fabric
@@ -129,7 +130,8 @@ class Loop:
         """Train to the last epoch. checkpoint: reads a `state` to go on from, if there is one. Raises Misfit."""
         try:
             self.fabric.launch()
-            self._train(*self._set_up(checkpoint))
+            with freed_memory_kept() if self.device.type == "cpu" else nullcontext():
+                self._train(*self._set_up(checkpoint))
         except (KeyboardInterrupt, SystemExit):
             self._end_others()
             raise

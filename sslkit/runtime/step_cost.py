@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sslkit.runtime.heap import freed_memory_kept
+
 FEW = 10**7  # pixels of all images of a training that is over in seconds
 ENOUGH = 0.3  # seconds of a measured step: shorter ones are mostly the start of each operation
 LONG = 1800  # seconds of a training from which on something shorter is looked for: half an hour, a guess at patience
@@ -27,7 +29,7 @@ def measure_step(loss: Callable[[int], Tensor], least: int, most: int) -> Cost:
     The number of images doubles until a step takes a third of a second, so that the whole measurement takes about one.
     """
     images = min(max(2, least), most)
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+    with freed_memory_kept(), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")  # the run says them itself
         _time(loss, images)  # the first call also prepares the kernels
         seconds, saved = _time(loss, images)
