@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from evaluation.datasets import LABELLED, Reading
 from evaluation.datasets._readable import warn_of_unreadable
@@ -199,21 +198,17 @@ def _run(job: _Job, blocks: Blocks, others: Others) -> None:
     """Extract the blocks of this rank."""
     mean, std = (torch.tensor(v, device=job.runtime.device).view(-1, 1, 1) for v in (job.model.mean, job.model.std))
     with freed_memory_kept():
-        _extract(job, blocks, others, mean, std)
-
-
-def _extract(job: _Job, blocks: Blocks, others: Others, mean: Tensor, std: Tensor) -> None:
-    for rows, batch in _batches(job, blocks.left):
-        is_valid = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
-        pixels = batch["images"].to(job.runtime.device, non_blocking=True).float().div_(255)
-        x = apply(job.model.backbone, job.model.name, pixels.sub_(mean).div_(std), job.runtime.precision)
-        if not np.isfinite(x[is_valid]).all():
-            raise UserError(
-                f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
-            )
-        identity = {DIGESTS: batch[pixel_digest.KEY].numpy(), LIKENESS: batch[likeness.KEY].numpy()}
-        blocks.write(rows, **{ROWS: x, KEPT: is_valid, **identity})
-        others.check()
+        for rows, batch in _batches(job, blocks.left):
+            is_valid = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
+            pixels = batch["images"].to(job.runtime.device, non_blocking=True).float().div_(255)
+            x = apply(job.model.backbone, job.model.name, pixels.sub_(mean).div_(std), job.runtime.precision)
+            if not np.isfinite(x[is_valid]).all():
+                raise UserError(
+                    f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
+                )
+            identity = {DIGESTS: batch[pixel_digest.KEY].numpy(), LIKENESS: batch[likeness.KEY].numpy()}
+            blocks.write(rows, **{ROWS: x, KEPT: is_valid, **identity})
+            others.check()
 
 
 def _batches(job: _Job, blocks: Sequence[list[int]]) -> Iterator[tuple[list[int], dict[str, Any]]]:
