@@ -28,6 +28,7 @@ from evaluation.tuning.keeping import check_keepable
 from sslkit.backbones.words import PIXELS
 from sslkit.decision import Decision
 from sslkit.errors import UserError
+from sslkit.files.leases import own_folder
 from sslkit.files.writing import name_of
 from sslkit.models.loading import Loading
 from sslkit.models.model import Model
@@ -118,16 +119,10 @@ def solve(
     session = Session(problem, budget, Records(folder / "solve.jsonl"), reading, runtime)
     candidates = open_candidates(zoo, loading)
     check_candidates(candidates, methods, problem)
-    if not problem.has_labels:
-        return compare_features(session, candidates, methods)
-    contest = Contest(session, options, methods, candidates)
-    try:
-        contest.run()
-    except KeyboardInterrupt:
-        if not contest.judged:
-            raise
-        say("stopped   the best so far is finished; a second Ctrl-C ends without it")
-    return contest.finish()
+    with own_folder(folder, "solve into"):
+        if not problem.has_labels:
+            return compare_features(session, candidates, methods)
+        return hold(Contest(session, options, methods, candidates))
 
 
 def check_candidates(candidates: Mapping[str, Model], methods: Sequence[str], problem: Problem) -> None:
@@ -136,6 +131,17 @@ def check_candidates(candidates: Mapping[str, Model], methods: Sequence[str], pr
         check_keepable(model)
     if not candidates and (not methods or len(problem.pretrainable) < LEAST):
         raise UserError("there is no network to try: give zoo=, such as zoo=timm:NAME:FILE, or install a wheel")
+
+
+def hold(contest: "Contest") -> Solution:
+    """Judge the candidates and finish the first; a stop ends the search, and the best so far is finished."""
+    try:
+        contest.run()
+    except KeyboardInterrupt:
+        if not contest.judged:
+            raise
+        contest.session.runtime.say("stopped   the best so far is finished; a second Ctrl-C ends without it")
+    return contest.finish()
 
 
 class Contest:

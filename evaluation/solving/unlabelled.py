@@ -1,7 +1,10 @@
 """Without labels: the network whose features know an image again best, and how little that says of a task."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from evaluation.features.untrained import with_random_weights
 from evaluation.protocols.view_retrieval import Options, measure
@@ -10,7 +13,7 @@ from evaluation.results.result import Result
 from evaluation.results.tables import with_interval
 from evaluation.solving.candidates import raw_pixels
 from evaluation.solving.pretrained import LEAST, SHARE, newcomers, train
-from evaluation.solving.session import Session
+from evaluation.solving.session import SCORES, Session
 from sslkit.backbones.words import PIXELS
 from sslkit.decision import Decision
 from sslkit.models.loading import name_of
@@ -49,7 +52,17 @@ def compare_features(session: Session, candidates: Mapping[str, Model], methods:
 
 
 def _measure(session: Session, name: str, model: Model, size: int) -> Result:
-    result = measure(model, session.problem.held_back, Options(view_size=size), session.runtime)
+    options = Options(view_size=size)
+    key = session.key("views", model, **asdict(options))
+
+    def work() -> Mapping[str, Any]:
+        result = measure(model, session.problem.held_back, options, session.runtime)
+        groups = None if result.groups is None else result.groups.tolist()
+        return {"result": result.to_json(), "groups": groups, SCORES: result.outcomes}
+
+    record = session.once(key, work)
+    groups = None if record["groups"] is None else np.array(record["groups"])
+    result = replace(Result.from_json(record["result"]), outcomes=record[SCORES].astype(bool), groups=groups)
     details = {**result.details, "multiply_adds": model.multiply_adds}
     session.runtime.say(f"views      {name}: {with_interval(result.estimate)} of {result.n:,} images found again")
     return replace(result, model=name, details=details)

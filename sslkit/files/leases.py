@@ -4,9 +4,9 @@ The lease is a file that names its owner, who renews it every few seconds as lon
 process can be asked for; on another one the file is watched: it is compared with what it was a moment ago, never with a
 clock. Unlike a lock of the system (`sslkit.files.writing.lock`) it works on file systems without locks.
 
-Who takes one: whatever rewrites files that belong together (a run, a zoo, a ranking, an embedding). Runs that are
-recorded one by one (fine-tuning, detection, action) need none: each is claimed, see `evaluation.results.records`, and
-several processes share them; so do caches, see `sslkit.files.writing.exclusive`.
+Who takes one: whatever rewrites files that belong together (a run, a zoo, a ranking, an embedding, a solution). Runs
+that are recorded one by one (fine-tuning, detection, action) need none: each is claimed, see
+`evaluation.results.records`, and several processes share them; so do caches, see `sslkit.files.writing.exclusive`.
 """
 
 import json

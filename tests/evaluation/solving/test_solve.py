@@ -17,6 +17,7 @@ from evaluation.solving import solve as solving
 from evaluation.solving.problem import open_problem
 from evaluation.solving.solve import Solution, solve
 from sslkit.errors import UserError
+from sslkit.files.leases import own_folder
 from sslkit.zoo.entry import ZooEntry, update
 
 AT_ONCE = {"methods": [], "tune": False, "budget": "10h", "progress": False, "device": "cpu"}
@@ -178,7 +179,9 @@ def test_the_page_and_the_file_say_what_the_terminal_says(solution: Solution, tm
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_without_labels_networks_are_compared_by_finding_views(zoo: Path, tmp_path: Path) -> None:
+def test_without_labels_networks_are_compared_by_finding_views(
+    zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pixels = open_problem("digits", Reading(cache=tmp_path), 0).held_back.images.__getitems__(list(range(200)))[
         "images"
     ]
@@ -186,3 +189,12 @@ def test_without_labels_networks_are_compared_by_finding_views(zoo: Path, tmp_pa
     assert [result.model for result in best.results] == ["net0", "net1", "pixels", f"random:{best.decision.first.name}"]
     assert {result.protocol for result in best.results} == {"view_retrieval"} and best.results[0].n == 40
     assert best.checkpoint in (str(zoo / "net0"), str(zoo / "net1")) and "no image has a label" in said[0]
+    monkeypatch.setattr("evaluation.solving.unlabelled.measure", lambda *_: pytest.fail("a stage was done again"))
+    again, _ = run(zoo, tmp_path, data=pixels)
+    assert [result.value for result in again.results] == [result.value for result in best.results]
+    assert str(again.decision) == str(best.decision)
+
+
+def test_a_folder_has_one_process_at_a_time(zoo: Path, tmp_path: Path) -> None:
+    with own_folder(tmp_path / "digits", "solve into"), pytest.raises(UserError, match=r"solve into .*digits: wait"):
+        run(zoo, tmp_path)
