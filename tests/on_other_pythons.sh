@@ -65,7 +65,7 @@ sample=(
   tests/evaluation/tasks/detection/test_coco_ap.py            # torchmetrics, faster-coco-eval against pycocotools
   tests/evaluation/tasks/detection/datasets/test_coco_file.py # faster-coco-eval: masks (1.7 read garbage)
   tests/evaluation/tasks/detection/datasets/test_clipart_boxes.py # scipy.ndimage, scikit-learn's photographs
-  tests/evaluation/tasks/detection/detectors/test_detector.py # torchvision.models.detection, torchvision.ops
+  tests/models/detectors/test_detector.py # torchvision.models.detection, torchvision.ops
   tests/recipes/test_command.py                               # hydra-core, omegaconf
 )
 

@@ -23,8 +23,8 @@ class Overlay(Protocol):
         """Draw on an axis with a picture of this shape, (h, w, 3)."""
 
 
-class Answers(Protocol):
-    """What a model says of N images: `Predictions`, `Detections` or `Masks`.
+class Answers:
+    """What a model says of N images: the contract of `Predictions`, `Detections` and `Masks`, with what is usual.
 
     texts: columns of the file, from the first, that hold texts. sure: (N,) how sure it is of each image; None of
     numbers. counts: what is counted, by class. captions: a few words on each image.
@@ -39,28 +39,45 @@ class Answers(Protocol):
     sure: np.ndarray | None
     counts: Mapping[str, float]
     captions: Sequence[str]
-    pictures: Sequence[np.ndarray] | None
-    legend: Sequence[str] | None
+    pictures: Sequence[np.ndarray] | None = None
+    legend: Sequence[str] | None = None
 
     @classmethod
     def join(cls, parts: Iterable["Answers"]) -> "Answers":
         """Those of all parts; there is at least one."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         """The number of images."""
+        return len(self.ids)
+
+    def write(self, path: str | Path) -> None:
+        """Write the file as .csv or .parquet, whole or not at all: its columns are `columns`; masks are not in it.
+
+        Raises UserError for another ending, for .parquet without pyarrow, and if the file cannot be written.
+        """
+        write_all([self], Path(path))
 
     def columns(self) -> list[str]:
         """The names of the file's columns."""
+        raise NotImplementedError
 
     def lines(self) -> Iterator[list[str | float]]:
         """The cells of each line of the file."""
+        raise NotImplementedError
 
     def overlay(self, image: int) -> Overlay | None:
-        """What is drawn on an image."""
+        """What is drawn on an image; nothing is usual."""
 
     @staticmethod
     def tell(counts: Mapping[str, float], sure: float, images: int, most: int) -> list[str]:
         """Lines on the counts of all images, at most so many classes named. sure: the mean."""
+        raise NotImplementedError
+
+
+def apart(names: Sequence[str], head: Sequence[str]) -> list[str]:
+    """Names of classes as columns: one that is called as a column of `head` gets a _ behind it."""
+    return [f"{name}_" if name in head else name for name in names]
 
 
 def table_of(answers: Answers, rows: int, noun: str, most: int | None) -> str:

@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.models.answers import in_digits, table_of, write_all
+from sslkit.models.answers import Answers, in_digits, table_of
 from sslkit.terminal.say import and_so_on, counted
 
 BOX = ("x0", "y0", "x1", "y1")
@@ -19,7 +18,7 @@ Mask = tuple[int, int, np.ndarray]  # top, left, (h, w) bool
 
 
 @dataclass(frozen=True, eq=False)
-class Detections:
+class Detections(Answers):
     """The boxes of N images, which `Model.predict` of a detector returns.
 
     ids: the path of each image, or its number where it is in no file. classes: the names of the K classes.
@@ -71,9 +70,6 @@ class Detections:
         masks = None if parts[0].masks is None else [mask for batch in parts for mask in batch.masks]
         return replace(parts[0], **arrays, ids=ids, image=image, masks=masks, unreadable=tuple(bad))
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
     def __str__(self) -> str:
         if not len(self.boxes):
             return f"no box in {counted(len(self), 'image')}"
@@ -88,21 +84,12 @@ class Detections:
         whole[top : top + inside.shape[0], left : left + inside.shape[1]] = inside
         return whole
 
-    def write(self, path: str | Path) -> None:
-        """Write all as .csv or .parquet, whole or not at all: a line for each box; masks are not in it.
-
-        Raises UserError as `Predictions.write` does.
-        """
-        write_all([self], Path(path))
-
     def columns(self) -> list[str]:
-        """The names of the file's columns."""
         mask, number = ([], []) if self.files is None else (["mask"], ["object"])
         return ["path", "class", *mask, "score", *BOX, *number]
 
     @property
     def texts(self) -> int:
-        """The number of columns, from the first, that hold texts."""
         return 2 if self.files is None else 3
 
     def lines(self) -> Iterator[list[str | float]]:
@@ -126,8 +113,6 @@ class Detections:
         for box in np.flatnonzero(numbers <= np.iinfo(np.uint8).max)[::-1]:  # the best of an image last, on the others
             pictures[self.image[box]][self.mask(box)] = numbers[box]
         return pictures
-
-    legend = None  # a number is that of an object, not of a class
 
     @property
     def sure(self) -> np.ndarray:

@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sslkit.models.answers import in_digits, table_of, write_all
+from sslkit.models.answers import Answers, apart, in_digits, table_of
 from sslkit.terminal.say import and_so_on
 
 HEAD = ("path", "mask")
@@ -17,7 +16,7 @@ DRAWN = 256  # places of a drawn mask on its longer side, more than a drawn pict
 
 
 @dataclass(frozen=True, eq=False)
-class Masks:
+class Masks(Answers):
     """The classes of all pixels of N images, which `Model.predict` of a segmenter returns.
 
     ids: the path of each image, or its number where it is in no file. classes: the names of the K classes.
@@ -45,9 +44,6 @@ class Masks:
             parts[0], ids=ids, masks=masks, sure=np.concatenate([b.sure for b in parts]), unreadable=tuple(bad)
         )
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
     def __str__(self) -> str:
         return table_of(self, len(self), "image", None)
 
@@ -57,24 +53,14 @@ class Masks:
         counts = [np.bincount(mask.ravel(), minlength=len(self.classes)) / mask.size for mask in self.masks]
         return np.array(counts).reshape(len(self), len(self.classes))
 
-    def write(self, path: str | Path) -> None:
-        """Write the shares of the classes in each image as .csv or .parquet, whole or not at all.
-
-        Raises UserError as `Predictions.write` does.
-        """
-        write_all([self], Path(path))
-
     def columns(self) -> list[str]:
-        """The names of the file's columns; a class that is called as one of the first gets a _ behind it."""
-        return [*HEAD[: self.texts], *(f"{name}_" if name in HEAD else name for name in self.classes)]
+        return [*HEAD[: self.texts], *apart(self.classes, HEAD)]
 
     @property
     def texts(self) -> int:
-        """The number of columns, from the first, that hold texts."""
         return 1 if self.files is None else 2
 
     def lines(self) -> Iterator[list[str | float]]:
-        """The cells of each image's line in the file."""
         for names, shares in zip(zip(self.ids, self.files or self.ids, strict=True), self.shares, strict=True):
             yield [*names[: self.texts], *in_digits(shares)]
 

@@ -87,7 +87,7 @@ def predict(
 ) -> Predicted:
     """Predict the classes, numbers, boxes or masks of every image of a source, and write them.
 
-    A batch at a time is in memory.
+    A batch at a time is in memory, of a detector or a segmenter an image.
 
         print(sslkit.predict("runs/zoo/NAME", "path/to/images", out="predictions.csv"))
 

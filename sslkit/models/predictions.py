@@ -3,12 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.models.answers import in_digits, table_of, write_all
+from sslkit.models.answers import Answers, apart, in_digits, table_of
 from sslkit.terminal.say import and_so_on
 from sslkit.zoo.classifier import IDENTITY, SIGMOID, SOFTMAX
 
@@ -18,7 +17,7 @@ HEAD = {SOFTMAX: ("path", "class", "probability"), SIGMOID: ("path", "classes"),
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
+class Predictions(Answers):
     """The predictions of N images, which `Model.predict` returns.
 
     ids: the path of each image, or its number where it is in no file. classes: the names of the K classes or numbers.
@@ -53,9 +52,6 @@ class Predictions:
         bad = tuple(name for batch in parts for name in batch.unreadable)
         return replace(parts[0], ids=ids, values=np.concatenate([batch.values for batch in parts]), unreadable=bad)
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
     def __str__(self) -> str:
         return table_of(self, len(self), "image", None if self.link == IDENTITY else len(HEAD[self.link]))
 
@@ -67,20 +63,10 @@ class Predictions:
             return [BETWEEN.join(name for name, value in zip(self.classes, row, strict=True) if value > ABOVE)]
         return [float(value) for value in row]
 
-    def write(self, path: str | Path) -> None:
-        """Write all as .csv or .parquet, whole or not at all: path, class, and a column for each class.
-
-        Raises UserError for another ending, for .parquet without pyarrow, and if the file cannot be written.
-        """
-        write_all([self], Path(path))
-
     def columns(self) -> list[str]:
-        """The names of the file's columns; a class that is called as one of the first gets a _ behind it."""
-        head = HEAD[self.link]
-        return [*head, *(f"{name}_" if name in head else name for name in self.classes)]
+        return [*HEAD[self.link], *apart(self.classes, HEAD[self.link])]
 
     def lines(self) -> Iterator[list[str | float]]:
-        """The cells of each image's line in the file."""
         for name, row in zip(self.ids, self.values, strict=True):
             yield [name, *in_digits([] if self.link == IDENTITY else self._cells(row)), *in_digits(row)]
 
@@ -103,13 +89,6 @@ class Predictions:
     @property
     def captions(self) -> list[str]:
         return [] if self.link == IDENTITY else self.labels
-
-    @property
-    def pictures(self) -> None:
-        return None
-
-    def overlay(self, image: int) -> None:
-        """Nothing is drawn on an image."""
 
     @staticmethod
     def tell(counts: Mapping[str, float], sure: float, images: int, most: int) -> list[str]:

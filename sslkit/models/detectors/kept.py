@@ -43,7 +43,9 @@ class Detector(nn.Module):
     def predict_parts(
         self, model: Model, opened: Sequence[Images], runtime: Runtime
     ) -> Iterator[tuple[Detections, Rows]]:
-        """Yield the boxes of each image, and its row. Raises UserError for another precision than float32."""
+        """Yield the boxes of each image, and its row. Raises UserError for a size, and other precision than float32."""
+        if model.image_size != model.card["backbone"]["image_size"]:
+            raise UserError(f"image_size={model.image_size}: {model.name} is a detector, which has sizes of its own")
         if runtime.precision != Runtime.precision:
             raise UserError(f"precision={runtime.precision}: a detector predicts in {Runtime.precision}")
         masks = self.net.roi_heads.has_mask()

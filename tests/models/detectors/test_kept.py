@@ -160,6 +160,8 @@ def test_what_does_not_fit_is_one_line(kept: Path, photos: Path, tmp_path: Path)
     assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="precision=bfloat16: a detector predicts in float32"):
         sslkit.load(entry).predict("photos", precision="bfloat16", **QUICK)
+    with pytest.raises(UserError, match="image_size=64: a is a detector, which has sizes of its own"):
+        sslkit.load(entry, image_size=64).predict("photos", **QUICK)
     with pytest.raises(UserError, match="has no classifier, and so no classes"):
         sslkit.load(made(tmp_path, "plain", "digits")).predict("photos", **QUICK)
     card, whole = entry / "card.json", (entry / "card.json").read_text()
