@@ -12,7 +12,7 @@ from sslkit.files.writing import name_of
 from sslkit.models.loading import load
 from sslkit.models.model import Model
 from sslkit.options.members import classes
-from sslkit.terminal.say import counted, lasting
+from sslkit.terminal.say import counted, lasting, only_warnings
 from sslkit.training.estimate import seconds_of_epoch
 from sslkit.training.pretrain import pretrain
 from sslkit.zoo.entry import CARD, ZooEntry
@@ -88,7 +88,8 @@ def train(session: Session, newcomer: Newcomer, seconds: float) -> tuple[Newcome
             f"{lasting(newcomer.fewest * each)} and {lasting(max(seconds, 0))} are left for it"
         )
         return None
-    runtime.say(f"pretrain  {newcomer.name}: {counted(epochs, 'epoch')} of {counted(len(images), 'image')}")
+    about = f"{counted(epochs, 'epoch')} of {counted(len(images), 'image')}, about {lasting(epochs * each)}"
+    runtime.say(f"pretrain  {newcomer.name}: {about}")
     session.once({**key, "stage": "pretrain", "epochs": epochs}, lambda: _train({**settings, "epochs": epochs}, images))
     return newcomer, load(Path(settings["out"]) / settings["name"])
 
@@ -111,5 +112,6 @@ def _settings(session: Session, newcomer: Newcomer) -> dict[str, Any]:
 def _train(settings: Mapping[str, Any], images: Any) -> dict[str, Any]:
     folder = Path(settings["out"]) / settings["name"]
     if not (folder / CARD).is_file():
-        pretrain({**settings, "data": images, "resume": folder.is_dir()})
+        with only_warnings():
+            pretrain({**settings, "data": images, "resume": folder.is_dir()})
     return {"entry": str(ZooEntry.load(folder).folder)}

@@ -88,6 +88,17 @@ def print_by_default() -> Iterator[None]:
         LOG.removeHandler(printer)
 
 
+@contextmanager
+def only_warnings() -> Iterator[None]:
+    """Leave out lines of progress meanwhile: of a run that is a part of another command."""
+    level = LOG.level
+    LOG.setLevel(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        LOG.setLevel(level)
+
+
 def by_command() -> bool:
     """Return whether programs are started as `sslkit NAME`: by that command, or where there are no scripts."""
     return COMMAND in os.environ or not (SCRIPTS / "train.py").is_file()

@@ -45,6 +45,14 @@ def test_printed_once_to_what_is_stdout_then(capsys: pytest.CaptureFixture) -> N
     assert capsys.readouterr() == ("epoch 2 of 100 %\nwarning: odd\n", "")
 
 
+def test_a_part_of_another_command_only_warns(caplog: pytest.LogCaptureFixture) -> None:
+    with say.only_warnings():
+        say.line("epoch 1")
+        say.warning("a file was left out")
+    say.line("done")
+    assert caplog.messages == ["a file was left out", "done"]
+
+
 def test_a_file_name_that_is_no_text_is_printed() -> None:
     """In a process of its own: pytest-xdist cannot pass on a captured line that is no UTF-8."""
     code = (
