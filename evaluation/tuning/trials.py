@@ -218,7 +218,7 @@ class Runner:
         bench = Bench(self.task, self.runtime)
 
         def run(number: int) -> dict[str, Any]:
-            title = f"run {number + 1} of {len(keys)}, "
+            title = f"run {number + 1} of {len(keys)}, " if len(keys) > 1 else ""
             checkpoint, file = (of(self.records.path, keys[number]) for of in (checkpoint_of, weights_of))
             return bench.run(trials[number], checkpoint, file, title)
 
