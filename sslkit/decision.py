@@ -16,6 +16,7 @@ MOST_NAMED = 3  # models that are named among many
 NULLS = ("pixels", "untrained")  # beside the largest class: raw pixels, and the network with random weights
 LABEL, USE = "decision  ", "use it    "  # of a terminal's lines
 RAW, START, LARGEST = "raw pixels", "its start", "the largest class"  # the nulls, as they are named
+MEAN = "the mean"  # of numbers
 READY = "ready-made weights"
 ADVICE = f"train longer, label more, or take {READY}"
 UNLABELLED = "measured without labels, which does not say what is best for a task"

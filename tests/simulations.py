@@ -9,6 +9,7 @@ from scipy import stats
 from evaluation.results import measures
 from evaluation.results.class_means import difference_per_class, mean_per_class
 from evaluation.results.comparison import _episodes, _images
+from evaluation.results.numbers import MAE, R2, RMSE, measure_numbers, share_of_variance
 from evaluation.results.over_groups import difference_over_groups
 from evaluation.results.statistics import bootstrap_mean, over_episodes, over_seeds, share
 from evaluation.tasks.segmentation import miou
@@ -98,6 +99,37 @@ def episode_differences(rng: np.random.Generator, count: int) -> Draws:
         a, b = (rng.binomial(75, np.clip(level + shift, 0, 1)) / 75 for shift in (0.0, -0.05))
         many = rng.beta(12, 4, MANY)
         yield _episodes(a, b)["interval"], float((many - np.clip(many - 0.05, 0, 1)).mean())
+
+
+def _predicted(rng: np.random.Generator, n: int, share: float, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers (n,) of variance 1, and predictions that explain a share of it; half of both varies between groups."""
+
+    def drawn() -> np.ndarray:
+        return (rng.standard_normal(n)[groups] + rng.standard_normal(n)) / 2**0.5
+
+    predicted = share**0.5 * drawn()
+    return predicted, predicted + (1 - share) ** 0.5 * drawn()
+
+
+def numbers(name: str, rng: np.random.Generator, count: int) -> Draws:
+    """R2, or an error, of 30 to 300 images, of which each stands alone or is one of three of a group."""
+    for number in range(count):
+        n, share, size = (30, 100, 300)[number % 3], rng.uniform(0.05, 0.95), (1, 3)[number % 2]
+        groups = np.repeat(np.arange(n), size)
+        predicted, y = _predicted(rng, len(groups), share, groups)
+        value, errors, _ = measure_numbers(predicted, y, groups)
+        left = (1 - share) ** 0.5
+        exact = {R2: share, MAE: left * (2 / np.pi) ** 0.5, RMSE: left}
+        yield {R2: value, **errors}[name].interval, exact[name]
+
+
+def number_differences(rng: np.random.Generator, count: int) -> Draws:
+    """R2 of two models, of which one adds noise to what the other predicts."""
+    for number in range(count):
+        n, share, more = (30, 100, 300)[number % 3], rng.uniform(0.2, 0.9), rng.uniform(0.05, 0.5)
+        predicted, y = _predicted(rng, n, share, np.arange(n))
+        other = predicted + more**0.5 * rng.standard_normal(n)
+        yield _episodes(share_of_variance(predicted, y), share_of_variance(other, y))["interval"], more
 
 
 def correlations(rng: np.random.Generator, count: int) -> Draws:

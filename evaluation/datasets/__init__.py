@@ -14,6 +14,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from evaluation.datasets._copies import overlap
+from evaluation.datasets._labels import refuse_numbers
 from evaluation.datasets._sources import drop_unlabelled, note_of, of_source, splits_of
 from evaluation.datasets.base import Split
 from sslkit.data.image_options import (
@@ -71,10 +72,18 @@ class Reading(DataOptions):
         written = data.images.mirror if isinstance(data, Split) else None
         return is_mirrored(self.mirror, data.classes, data.name, written)
 
-    def open(self, source: Any, split: str, *, needs_labels: bool = True, **more: Any) -> Split:
-        """Open one split as `open_split` does. more: options in the place of these."""
+    def open(
+        self, source: Any, split: str, *, needs_labels: bool = True, takes_numbers: bool = False, **more: Any
+    ) -> Split:
+        """Open one split as `open_split` does. more: options in the place of these.
+
+        Raises UserError for labels that are numbers unless `takes_numbers`, too.
+        """
         options = {name: getattr(self, name) for name in (*LABELLED, "on_error")}
-        return split_of(source, SplitOptions(split=split, **{**options, **more}), needs_labels)
+        opened = split_of(source, SplitOptions(split=split, **{**options, **more}), needs_labels)
+        if not takes_numbers:
+            refuse_numbers(opened, "this")
+        return opened
 
     @property
     def values_given(self) -> dict[str, Any]:
@@ -105,7 +114,7 @@ def open_split(
     """Open one split of a data set, with its labels and its metric. Nothing is downloaded.
 
         split = evaluation.open_split("path/to/images", "test", image_size=96)
-        split.images, split.y  # N images, their labels (N,) int64
+        split.images, split.y  # N images, their labels (N,) int64, or float64 of columns.label_kind=number
 
     source: a published set, `NAME` or `NAME:ROOT` (see `names`; write ./NAME for a folder of that name); or any source
         of `sslkit.open_images` that has labels, also a map-style Dataset. Its metric is top-1 accuracy, except that

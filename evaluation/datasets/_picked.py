@@ -13,10 +13,10 @@ class PickedImages(Images):
     """The rows `rows` (n,) int64 of `images`, in the given order; no new listing or decoding."""
 
     def __init__(self, images: Images, rows: np.ndarray) -> None:
-        labels = None if images.labels is None else images.labels[rows]
-        identity = Identity(
-            images.name, images.source, images.splits, labels, images.classes, images.licence, mirror=images.mirror
-        )
+        kinds = {name: getattr(images, name) for name in ("labels", "multi_labels", "numbers")}
+        about = {name: None if values is None else values[rows] for name, values in kinds.items()}
+        about |= {name: getattr(images, name) for name in ("classes", "licence", "mirror")}
+        identity = Identity(images.name, images.source, images.splits, **about)
         sizes = {"channels": images.channels, "image_size": images.image_size, "native_size": images.native_size}
         super().__init__(identity, images.options, **sizes)
         self.images, self.rows = images, np.asarray(rows, dtype=np.int64)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.datasets._labels import NoLabels, check_classes
+from evaluation.datasets._labels import NoLabels, check_classes, is_labelled
 from evaluation.datasets._picked import PickedImages
 from evaluation.datasets.base import Split, row_ids
 from sslkit.data.arrays import ArrayImages
@@ -31,6 +31,7 @@ from sslkit.terminal.say import counted
 
 PARTS = ("train", "test", "all")  # of a source without held-out images: four fifths, a fifth, and both together
 HELD_OUT = "test: a fifth of each class, held out by name"
+NUMBERS_HELD_OUT = "test: a fifth, held out by name"
 
 
 def splits_of(
@@ -48,11 +49,12 @@ def note_of(source: Any, cache: str | Path | None = CACHE, columns: Columns = NO
 
     cache, columns: as of `open_images`.
     """
-    return _note(columns.group is not None) if _is_undivided(source, cache, columns) else ""
+    return _note(columns) if _is_undivided(source, cache, columns) else ""
 
 
-def _note(by_group: bool) -> str:
-    return f"{HELD_OUT}, whole groups" if by_group else HELD_OUT
+def _note(columns: Columns) -> str:
+    note = NUMBERS_HELD_OUT if columns.reads_numbers else HELD_OUT
+    return note if columns.group is None else f"{note}, whole groups"
 
 
 def _is_undivided(source: Any, cache: str | Path | None, columns: Columns) -> bool:
@@ -92,6 +94,8 @@ def _whole(source: str | Path | Images, options: ImageOptions) -> Split:
     ids, groups = _ids(images), images.groups
     if images.multi_labels is not None:
         return Split(images, images.multi_labels, images.classes, ids, "map11", images.name, images.split, groups)
+    if images.numbers is not None:
+        return Split(images, images.numbers, images.classes, ids, "r2", images.name, images.split, groups)
     labels = np.full(len(images), -1) if images.labels is None else images.labels
     classes = images.classes or [str(label) for label in range(int(labels.max()) + 1)]
     from_torchvision = str(images.source).startswith(PREFIX)
@@ -102,7 +106,7 @@ def _whole(source: str | Path | Images, options: ImageOptions) -> Split:
 
 def check_labelled(split: Split) -> None:
     """Raises NoLabels if no image of the split has a label."""
-    if not (split.y >= (0 if split.y.ndim == 1 else 1)).any():
+    if not (is_labelled(split.y) if split.y.ndim == 1 else split.y >= 1).any():
         raise NoLabels(
             f"{split.name} has no labels in its split {split.split!r}, which evaluation needs: a folder gets them "
             "from at least two class folders with images, a list of files from its column label, a .npz file from "
@@ -119,7 +123,7 @@ def drop_unlabelled(split: Split) -> Split:
     Raises UserError if no image has a label.
     """
     check_labelled(split)
-    rows = np.flatnonzero(split.y >= 0) if split.y.ndim == 1 else np.arange(len(split))
+    rows = np.flatnonzero(is_labelled(split.y)) if split.y.ndim == 1 else np.arange(len(split))
     lost = len(split) - len(rows)
     if not lost:
         return split
@@ -141,13 +145,18 @@ def _part(whole: Split, name: str) -> Split:
     check_labelled(whole)
     check_classes([whole], "a held-out part")
     test = test_images(whole)
-    if name == "test" and whole.y.ndim == 1 and len(np.unique(whole.y[test & (whole.y >= 0)])) < 2:
+    if (
+        name == "test"
+        and whole.y.ndim == 1
+        and not whole.has_numbers
+        and len(np.unique(whole.y[test & (whole.y >= 0)])) < 2
+    ):
         raise UserError(
             f"{whole.name} has no test images, and its classes are too small to hold a fifth out: at least two "
             "classes need two images; add images, or give it a test split (a folder: train/ and test/ in it)"
         )
     rows = np.flatnonzero(test == (name == "test"))
-    note = _note(whole.images.options.columns.group is not None)
+    note = _note(whole.images.options.columns)
     return replace(whole.take(rows), images=whole.images.part(rows, name), split=name, note=note)
 
 

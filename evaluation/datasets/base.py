@@ -15,10 +15,10 @@ from sslkit.data.images import Images
 class Split:
     """An open split of a data set.
 
-    images: N square uint8 images. y: (N,) int64, or (N, K) int8 of 1, -1, 0 (do not count) for several labels; these
-    are the labels to use (`images` does not carry those of the second kind).
-    classes: their names. ids: (N,) unique str per image, independent of the order of the listing: the path below the
-    set's folder, or a hash of the pixels for arrays, numbered where images are equal.
+    images: N square uint8 images. y: (N,) int64; or (N, K) int8 of 1, -1, 0 (do not count) for several labels; or (N,)
+    float64, numbers, NaN for none. These are the labels to use (`images` may lack them).
+    classes: their names; of numbers that of what they are. ids: (N,) unique str per image, independent of the order of
+    the listing: the path below the set's folder, or a hash of the pixels for arrays, numbered where images are equal.
     metric: one of METRICS; it belongs to the data set. groups: (N,) int64, equal for images of one object, or pages of
     one file, or None.
     boxes: (N, 4) left, upper, right, lower of the object in its whole image, as shares of that; nan for an image of no
@@ -43,6 +43,11 @@ class Split:
     source: Any = field(default=None, repr=False)
     pixel_digests: np.ndarray | None = field(default=None, repr=False)
     likeness: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether labels are numbers, not classes."""
+        return self.y.dtype.kind == "f"
 
     @property
     def digest(self) -> str:

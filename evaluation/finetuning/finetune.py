@@ -22,6 +22,7 @@ from evaluation.finetuning.trained import Trained
 from evaluation.learners.calibration import Calibration
 from evaluation.protocols.base import TUNED
 from evaluation.results.decisions import decide
+from evaluation.results.numbers import describe_half, half_width
 from evaluation.results.result import Result
 from evaluation.tuning.keeping import card_of_accuracy, check_keepable, data_of, keep_model, make_classifier
 from evaluation.tuning.processes import process_group
@@ -49,8 +50,9 @@ class Finetuned:
     """A model that predicts, and what is known of it.
 
     entry: the folder of the model. result: its accuracy on the test images. pixels: that of a linear classifier of raw
-    pixels. decision: on both and the largest class; None for several labels an image, which have no paired test.
-    calibration: of its probabilities; None where no images were left to fit it. note: on the test images, "" for none.
+    pixels. decision: on both and the largest class, or the mean; None for several labels an image, which have no paired
+    test. calibration: of its probabilities; None for numbers, and where no images were left to fit it. note: on the
+    test images, "" for none.
     """
 
     entry: ZooEntry
@@ -85,10 +87,14 @@ def finetune(
     of train and judged on that, the best one on all of train, to its last step. head=linear is
     `evaluation.linear_probe`; its standardisation is part of the layer.
     The probabilities are calibrated by one temperature, fitted on held-out images.
+    Numbers (columns.label_kind=number) are measured by R2 and their errors: head=linear is a ridge, its strength
+    chosen in folds of train and val; head=network has one output, trained on squared errors. The model tells, too,
+    what 90 % of new images lie within, by its errors on the test images; see `results.numbers.half_width`.
     A stopped call goes on from the files below `out`, where the entry is, too.
-    Raises UserError before any training for bad options, models that no entry can hold, one class, and too few images.
+    Raises UserError before any training for bad options, models that no entry can hold, one class, numbers that are
+    alike or fewer than ten, and too few images.
     """
-    options.check()
+    options.check(reading.columns.reads_numbers)
     if checkpoint is None:
         raise UserError("give checkpoint=, the network to begin with: runs/zoo/NAME, efficientnet_lite0, timm:NAME")
     model = loading.load(checkpoint)
@@ -127,11 +133,14 @@ def _keep(
     folder, result = Path(options.out) / name, replace(trained.result, model=name)
     if not from_first(_WORK, (folder / CARD).is_file):
         backbone, layers = trained.network()
-        calibration = None
-        if trained.beta is not None:
+        calibration, half = None, None
+        if trained.beta is not None or parts.test.has_numbers:
             scores, y = trained.test(nn.Sequential(backbone, layers))
+        if trained.beta is not None:
             calibration = Calibration.measure(trained.beta, trained.fitted_on, scores, y)
-        classifier = _classifier(layers, parts, trained, result, calibration)
+        if parts.test.has_numbers:
+            half = half_width(y - scores[:, 0], parts.test.groups)
+        classifier = _classifier(layers, parts, trained, result, calibration, half)
         learned = [model.clean(split.images) for split_name, split in parts.splits.items() if split_name != "test"]
         about = {"data": data_of(parts.source, learned), "config": _config(options, reading)}
         about |= {"epochs": trained.epochs, "seed": runtime.seed}
@@ -146,15 +155,23 @@ def _keep(
 
 
 def _classifier(
-    layers: nn.Sequential, parts: Parts, trained: Trained, result: Result, calibration: Calibration | None
+    layers: nn.Sequential,
+    parts: Parts,
+    trained: Trained,
+    result: Result,
+    calibration: Calibration | None,
+    half: float | None,
 ) -> Classifier:
-    """The classifier with its calibration in the last layer."""
+    """The classifier with its calibration in the last layer. half: see `half_width`."""
     images = f"{len(parts.test):,} test images of {parts.source}, which took no part"
     measured = card_of_accuracy(result.metric, vars(result.estimate), images)
     about = {"data": parts.source, "made": trained.made, "measured": measured}
     if calibration is not None:
         about["calibration"] = vars(calibration)
-    return make_classifier(layers, trained.classes, parts.train.y, trained.beta, about)
+    if half is not None:
+        about["interval"] = describe_half(half, len(parts.test), parts.test.groups)
+    classifier = make_classifier(layers, trained.classes, parts.train.y, trained.beta, about)
+    return classifier if half is None else replace(classifier, half_widths=(half,))
 
 
 def _config(options: Options, reading: Reading) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from sslkit.terminal.say import counted
 @contextmanager
 def tune_network(model: Model, parts: Parts, options: Options, reading: Reading, runtime: Runtime) -> Iterator[Trained]:
     """Yield the tuned network and its result; its weights stay beside the records until it is kept."""
-    task = open_task(model, parts.splits, reading)
+    task = open_task(model, parts.splits, reading, takes_numbers=True)
     with open_runner(task, fine_tune.NAME, replace(runtime, workers=options.workers)) as runner:
         steps = _agree_on_steps(runner, options)
         tuning = options.of_tuning(steps, runtime.seed)
@@ -38,7 +38,8 @@ def tune_network(model: Model, parts: Parts, options: Options, reading: Reading,
         chosen = settings[number]
         tested = tune_on_all(runner, chosen, seeds, keep=True)
         (trial,) = final_trials(task, chosen, seeds, keep=True)
-        rate = f"learning rate {chosen.lr:g} of {len(tried)}, by the accuracy on held-out images"
+        measured = "the squared error" if parts.train.has_numbers else "the accuracy"
+        rate = f"learning rate {chosen.lr:g} of {len(tried)}, by {measured} on held-out images"
         held = sum(task.train.own_val) if task.train.own_val is not None else round(fine_tune.SHARE * len(task.train))
 
         def network() -> tuple[Backbone, nn.Sequential]:

@@ -44,8 +44,13 @@ class Options:
     workers: int = with_default(fine_tune.Runs, "workers", fine_tune.Runs.workers)
     out: str | Path = setting(OUT, "folder of the kept model, and of what a stopped call goes on from")
 
-    def check(self) -> None:
-        """Check what no declaration says. Raises UserError for options that head=linear does not obey, and no time."""
+    def check(self, numbers: bool = False) -> None:
+        """Check what no declaration says. Raises UserError for options that head=linear does not obey, and no time.
+
+        numbers: the labels are; bfloat16 would round them to three digits.
+        """
+        if numbers and self.precision != "float32":
+            raise UserError(f"precision={self.precision} rounds numbers to three digits: leave it out")
         seconds_of("budget", self.budget)
         changed = sorted(self.given.keys() - {"head"})
         if self.head == LINEAR and changed:

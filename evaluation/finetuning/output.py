@@ -4,8 +4,9 @@ from typing import Any
 
 from evaluation.finetuning.finetune import Finetuned, finetune
 from evaluation.results import unseen
+from evaluation.results.numbers import describe_errors
 from evaluation.results.tables import with_interval
-from sslkit.decision import LABEL, RAW, USE
+from sslkit.decision import LABEL, MEAN, RAW, USE
 from sslkit.models.using import lines_to_load
 from sslkit.terminal import say
 from sslkit.terminal.say import words
@@ -22,15 +23,20 @@ def run(checkpoint: Any, data: Any, **how: Any) -> Finetuned:
 def lines(tuned: Finetuned) -> list[str]:
     """Return the outcome in lines."""
     about, result, folder = tuned.entry.card["classifier"], tuned.result, str(tuned.entry.folder)
-    note = unseen.note_of(result)
+    note, errors = unseen.note_of(result), describe_errors(result.others)
+    constant = f"; {MEAN} of train: {100 * result.largest.mean():.1f} %" if errors else ""
     text = [
         f"model     {about['made']}",
         f"measured  {result.metric} {with_interval(result.estimate)} on {about['measured']['images']}; "
         f"95 % interval: {result.kind}" + (f"; {note}" if note else ""),
-        f"beside    {RAW}: {with_interval(tuned.pixels.estimate)}",
+        f"beside    {RAW}: {with_interval(tuned.pixels.estimate)}{constant}",
     ]
+    if errors:
+        text.insert(2, f"errors    {errors}")
     if tuned.calibration is not None:
         text.append(f"sure      {tuned.calibration}")
+    if "interval" in about:
+        text.append(f"interval  {about['interval']}")
     if tuned.decision is not None:
         text.append(f"{LABEL}{tuned.decision}")
     text.append(f"kept      {folder}")

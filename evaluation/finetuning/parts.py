@@ -35,7 +35,7 @@ def open_parts(data: Any, reading: Reading) -> Parts:
     """Open labelled images; of data without test images a fifth is held back: groups and near-copies stay together.
 
     data: a source, or a mapping of "train", "test" and, if there is one, "val" to open splits.
-    Raises UserError for missing labels, one class, and too few images to hold any back.
+    Raises UserError for missing labels, one class, numbers that are alike, and too few images to hold any back.
     """
     if data is None:
         raise UserError(
@@ -46,8 +46,8 @@ def open_parts(data: Any, reading: Reading) -> Parts:
         return _check(Parts(splits, "", splits["train"].name))
     note = "" if find_published(data) or isinstance(data, Split) else note_of(data, reading.cache, reading.columns)
     if not note:
-        return _check(Parts(open_splits(data, reading), "", str(data)))
-    whole = with_near_groups(readable(reading.open(data, "all")))
+        return _check(Parts(open_splits(data, reading, takes_numbers=True), "", str(data)))
+    whole = with_near_groups(readable(reading.open(data, "all", takes_numbers=True)))
     check_classes([whole], WHO)
     train, test = (
         replace(half, split=name) for half, name in zip(divide(whole, 0, _USE), ("train", "test"), strict=True)
@@ -67,5 +67,5 @@ _USE = "to measure on: label more images"
 def _check(parts: Parts) -> Parts:
     check_classes([parts.train], WHO)
     for split in parts.splits.values():
-        check_labels(split, WHO, several=True)
+        check_labels(split, WHO, several=True, numbers=True)
     return parts

@@ -71,7 +71,7 @@ def cross_fit(
 def folds_of(y: np.ndarray, ids: Sequence[str], groups: np.ndarray | None, seed: int) -> np.ndarray:
     """Return the fold (N,) of each image: those of a class are dealt in turn, in a random order of the names."""
     order = np.argsort(np.asarray(ids).astype(str), kind="stable")
-    labels = y if y.ndim == 1 else np.zeros(len(y), np.int64)
+    labels = y if y.ndim == 1 and y.dtype.kind != "f" else np.zeros(len(y), np.int64)
     drawn = torch.Generator().manual_seed(seed_of("folds of a probe", seed))
     units = None if groups is None else torch.from_numpy(np.asarray(groups)[order])
     number = np.empty(len(y), np.int64)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.results.class_means import class_weights, difference_per_class, means_by_class, never_vary
+from evaluation.results.numbers import R2
 from evaluation.results.over_groups import difference_over_groups
 from evaluation.results.power import detectable_classes, detectable_mean, detectable_share
 from evaluation.results.result import Result
@@ -113,6 +114,7 @@ def compare(
     5 pairs, or pairs that all differ by the same amount, the exact sign-flip test and no interval.
     Images of groups, such as patients: Student's t interval over groups, and the test that swaps the two models'
     answers at random in whole groups.
+    Numbers: the paired t test over images, or groups as above.
     labels: (N,) of the test images, needed for mean_per_class only: the test then swaps the two models' answers at
         random within the classes, and the bootstrap draws within the classes.
     paired: asserts that row i of both is the same image, for results of plain arrays (their images have no names).
@@ -121,7 +123,10 @@ def compare(
     """
     _check(a, b)
     _check_rows(a, b, paired)
-    if a.outcomes.dtype != bool:
+    if a.metric == R2 and over_groups(a.groups):
+        weights = np.full(len(a.outcomes), 1 / len(a.outcomes))
+        tested = difference_over_groups(weights * (a.outcomes - b.outcomes), weights, a.groups, seed, most=np.inf)
+    elif a.outcomes.dtype != bool:
         tested = _episodes(a.outcomes, b.outcomes)
     elif over_groups(a.groups):
         tested = _groups(a, b, labels, seed)

@@ -12,10 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from evaluation.results.comparison import Comparison, adjust, compare
+from evaluation.results.numbers import R2
 from evaluation.results.result import Result
 from evaluation.results.tables import value_of, with_interval
 from sslkit.backbones.words import PIXELS, START, is_null
-from sslkit.decision import LARGEST, LEVEL, RAW, Candidate, Decision, Difference
+from sslkit.decision import LARGEST, LEVEL, MEAN, RAW, Candidate, Decision, Difference
 from sslkit.decision import START as ITS_START
 from sslkit.errors import UserError
 
@@ -77,14 +78,15 @@ def decide(results: Sequence[Result], decides: bool = True) -> tuple[Decision, l
 
 
 def largest_class(result: Result) -> list[Result]:
-    """Return the result of always answering the largest class of the images, or of a guess in episodes.
+    """Return the result of always answering the largest class of the images, the mean, or of a guess in episodes.
 
     [] where it is not known: for results that were not made by `evaluation.evaluate`.
     """
     about = {"others": {}, "groups": result.groups, "interval": None, "details": {}}
     if result.largest is not None:
         value = float(result.largest.mean())
-        return [replace(result, model=LARGEST, value=value, outcomes=result.largest, **about)]
+        model = MEAN if result.metric == R2 else LARGEST
+        return [replace(result, model=model, value=value, outcomes=result.largest, **about)]
     chance = 1 / result.details["n_way"] if "n_way" in result.details else result.details.get("largest_class")
     if result.outcomes is None or result.outcomes.dtype == bool or not isinstance(chance, float):
         return []

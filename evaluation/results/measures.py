@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from evaluation.results.class_means import mean_per_class
+from evaluation.results.numbers import R2, measure_numbers, share_of_variance
 from evaluation.results.statistics import Estimate, bias_corrected, generator, share
 from sslkit.errors import UserError
 from sslkit.numerics.ties import rounding, top_class
@@ -16,15 +17,18 @@ SHUFFLED = 20  # random orders whose mean is the average precision of chance: a 
 
 
 def measure(
-    scores: np.ndarray, y: np.ndarray, metric: str, groups: np.ndarray | None = None
+    scores: np.ndarray, y: np.ndarray, metric: str, groups: np.ndarray | None = None, unit: str = ""
 ) -> tuple[Estimate, dict[str, Estimate], np.ndarray | None]:
     """Return the metric's estimate, further estimates by name, and the correctness of each image.
 
-    scores: (N, K). y: (N,) int64 with "top1" or "mean_per_class"; (N, K) of 1, -1, 0 (does not count) with "map11".
+    scores: (N, K). y: (N,) int64 with "top1" or "mean_per_class"; (N, K) of 1, -1, 0 (does not count) with "map11";
+    (N,) numbers with "r2", whose scores (N, 1) are numbers, too: see `measure_numbers`. unit: of these.
     groups: (N,) of images that belong together, over which the intervals are; None: each image stands alone.
     Further: top5 for more than 5 classes, top1 beside mean_per_class, map (of `average_precision`) beside map11.
-    Correctness: (N,) bool, None for "map11".
+    Correctness: (N,) bool, None for "map11"; of numbers (N,) float64, the share that is explained.
     """
+    if metric == R2:
+        return measure_numbers(scores[:, 0].astype(np.float64), y, groups, unit)
     if metric == "map11":
         if not (y > 0).any():
             raise UserError("no test image has a class, so that there is no average precision")
@@ -40,6 +44,14 @@ def measure(
 def right_by_largest(y: np.ndarray) -> np.ndarray:
     """Return (N,) bool: whether always answering the largest class, the first of equal ones, is right of y (N,)."""
     return y == np.bincount(y[y >= 0]).argmax()
+
+
+def right_by_constant(y: np.ndarray, learned: np.ndarray) -> np.ndarray:
+    """Return (N,) what always giving one answer is worth of each y: the largest class, or the mean of numbers.
+
+    learned: labels of the training images, whose mean it is.
+    """
+    return share_of_variance(np.full(len(y), learned.mean()), y) if y.dtype.kind == "f" else right_by_largest(y)
 
 
 def in_top(scores: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:

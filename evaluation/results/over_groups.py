@@ -12,11 +12,12 @@ FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
 
 
 def difference_over_groups(
-    differences: np.ndarray, weights: np.ndarray, groups: np.ndarray, seed: int
+    differences: np.ndarray, weights: np.ndarray, groups: np.ndarray, seed: int, most: float = 1.0
 ) -> dict[str, Any]:
     """Return difference, interval, p, test and detectable difference, as of `comparison.Comparison`.
 
     differences: (N,) of the two models on each image, times its weight. weights: (N,) with a sum of 1. groups: (N,).
+    most: that a difference can be; inf for numbers.
     The interval is Student's t with the variance between groups, and one degree of freedom less than groups (Liang &
     Zeger 1986, Biometrika 73:13, with the usual correction for few groups).
     """
@@ -25,7 +26,7 @@ def difference_over_groups(
     mean, count = float(sums.sum()), len(sums)
     error = float(np.square(sums - mean * sizes).sum() * count / (count - 1)) ** 0.5
     quantile = t_quantile(0.975, count - 1)
-    ends = max(mean - quantile * error, -1.0), min(mean + quantile * error, 1.0)
+    ends = max(mean - quantile * error, -most), min(mean + quantile * error, most)
     return {
         "difference": mean,
         "interval": ends if error > ROUNDING else never_vary(mean, count),

@@ -33,9 +33,10 @@ class Result:
         such a number only reproduces others.
     seconds: wall time of the protocol, without the extraction.
     details: the choices made (c, lr, k, ...), JSON types only.
-    outcomes: (n,) per image right or wrong, or per episode accuracy: for paired tests, not in the JSON.
+    outcomes: (n,) per image right or wrong, or of numbers the share explained, or per episode accuracy: for paired
+        tests, not in the JSON.
     groups: (n,) of rows of `outcomes` that belong together; None where each stands alone.
-    largest: (n,) bool, whether the largest class of these images is right of each; None where it is not known.
+    largest: (n,) outcomes of always answering the largest class of these images, or the mean; None: not known.
     paired_on: digest of the rows of `outcomes`; results with the same digest may be compared.
     """
 

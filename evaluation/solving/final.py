@@ -1,7 +1,7 @@
 """The end: the chosen model is fitted to all known images, meets the held-back ones once, beside what costs nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,15 @@ from evaluation.features.extraction import features_of
 from evaluation.features.untrained import with_random_weights
 from evaluation.learners.calibration import scale_outputs
 from evaluation.results import unseen
-from evaluation.results.measures import measure, right_by_largest
+from evaluation.results.measures import measure, right_by_constant
+from evaluation.results.numbers import half_width
 from evaluation.results.result import Result, rows_digest
 from evaluation.solving.probes import PROBE, Judged, judge_in_folds, linear_layer
 from evaluation.solving.session import Session
 from evaluation.solving.tuned import BATCH, Tuning
-from evaluation.tuning.keeping import data_of, keep_model
+from evaluation.tuning.keeping import data_of, keep_model, make_classifier
 from sslkit.backbones.base import Backbone
 from sslkit.models.model import Model
-from sslkit.zoo.classifier import SIGMOID, SOFTMAX, Classifier
 from sslkit.zoo.entry import ZooEntry
 
 PROTOCOL = "solve"
@@ -30,7 +30,7 @@ PROTOCOL = "solve"
 class Answer:
     """The chosen model on held-back images. backbone, layer: the network and its calibrated classifier.
 
-    scores: (M, K) calibrated logits of the held-back images.
+    scores: (M, K) calibrated logits, or numbers, of the held-back images. half: of numbers, see `half_width`.
     """
 
     judged: Judged
@@ -38,6 +38,7 @@ class Answer:
     layer: nn.Linear
     scores: np.ndarray
     result: Result
+    half: float | None = None
 
 
 def answer(session: Session, chosen: Judged, tuning: Tuning | None) -> Answer:
@@ -47,9 +48,11 @@ def answer(session: Session, chosen: Judged, tuning: Tuning | None) -> Answer:
         layer, scores = fit_and_score(session, chosen)
     else:
         backbone, layer, scores = tuning.final(chosen)
-    beta = chosen.setting["beta"]
+    beta = 1.0 if session.problem.has_numbers else chosen.setting["beta"]
     scores = beta * scores
-    return Answer(chosen, backbone, scale_outputs(layer, beta), scores, result_of(session, chosen, scores))
+    held_back = session.problem.held_back
+    half = half_width(held_back.y - scores[:, 0], held_back.groups) if held_back.has_numbers else None
+    return Answer(chosen, backbone, scale_outputs(layer, beta), scores, result_of(session, chosen, scores), half)
 
 
 def fit_and_score(session: Session, judged: Judged) -> tuple[nn.Linear, np.ndarray]:
@@ -75,13 +78,14 @@ def keep(session: Session, found: Answer) -> ZooEntry:
         "n": estimate.n,
     }
     about = {"data": problem.name, "made": str(judged), "measured": {**measured, "images": "held back by solve"}}
-    link = SOFTMAX if problem.development.y.ndim == 1 else SIGMOID
+    classifier = make_classifier(nn.Sequential(found.layer), problem.classes, problem.development.y, None, about)
+    classifier = classifier if found.half is None else replace(classifier, half_widths=(found.half,))
     images = judged.model.clean(problem.development.images)
     entry = keep_model(
         session.out / "model",
         judged.model,
         found.backbone,
-        Classifier(nn.Sequential(found.layer), problem.classes, link, about),
+        classifier,
         data=data_of(problem.name, [images]),
         config={"solve": _details(judged.setting)},
         epochs=judged.setting.get("steps", 0) * BATCH / len(problem.development),
@@ -102,13 +106,14 @@ def controls(session: Session, pixels: Judged, model: Model | None) -> list[Resu
 def result_of(session: Session, judged: Judged, scores: np.ndarray) -> Result:
     """The result of logits (M, K) of the held-back images."""
     held_back = session.problem.held_back
-    estimate, others, right = measure(scores, held_back.y, held_back.metric, held_back.groups)
+    unit = str(held_back.classes[0])
+    estimate, others, right = measure(scores, held_back.y, held_back.metric, held_back.groups, unit)
     about: dict[str, Any] = {}
     if right is not None:
         about = {
             "outcomes": right,
             "groups": held_back.groups,
-            "largest": right_by_largest(held_back.y),
+            "largest": right_by_constant(held_back.y, session.problem.development.y),
             "paired_on": rows_digest(held_back.ids, held_back.y),
         }
     in_train = np.isin(held_back.pixel_digests, session.problem.development.pixel_digests)

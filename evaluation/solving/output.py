@@ -10,6 +10,7 @@ from PIL import Image
 
 from evaluation.datasets import Split
 from evaluation.learners.calibration import calibration_error, softmax
+from evaluation.results.numbers import describe_errors, describe_half
 from evaluation.results.tables import table as results_table
 from evaluation.results.tables import with_interval
 from evaluation.solving.solve import Solution, solve
@@ -78,7 +79,13 @@ def lines(solution: Solution) -> list[str]:
     """Return the decision, what tuning gained, what was spent, and notes."""
     problem, chosen = solution.problem, solution.answer
     text = [f"{LABEL}{problem.name}: {solution.decision}"]
-    text.append(f"sure      {calibration(chosen.scores, problem.held_back.y)}")
+    if problem.has_numbers:
+        text.append(f"errors    {describe_errors(chosen.result.others)}")
+        if chosen.half is not None:
+            held_back = problem.held_back
+            text.append(f"interval  {describe_half(chosen.half, len(held_back), held_back.groups)}")
+    else:
+        text.append(f"sure      {calibration(chosen.scores, problem.held_back.y)}")
     text.append(f"spent     {solution.budget}")
     text += [f"note      {note}" for note in solution.notes]
     return text
@@ -122,6 +129,7 @@ def write_page(solution: Solution, path: Path) -> Path:
         "candidates": _cells(solution),
         "confusions": _confusions(solution),
         "mistakes": _mistakes(solution),
+        "has_numbers": solution.problem.has_numbers,
         "left_out": solution.left_out,
         "folder": solution.entry.folder,
     }
@@ -131,7 +139,7 @@ def write_page(solution: Solution, path: Path) -> Path:
 def _confusions(solution: Solution) -> list[list[str]]:
     """Each class with its held-back images, the share that is right, and the class it is most often taken for."""
     held_back, names = solution.problem.held_back, solution.problem.classes
-    if held_back.y.ndim != 1:
+    if held_back.y.ndim != 1 or held_back.has_numbers:
         return []
     answers = solution.answer.scores.argmax(1)
     rows = []
@@ -149,6 +157,8 @@ def _mistakes(solution: Solution) -> list[tuple[str, list[str]]]:
     held_back, names = solution.problem.held_back, solution.problem.classes
     if held_back.y.ndim != 1:
         return []
+    if held_back.has_numbers:
+        return _largest_errors(held_back, solution.answer.scores[:, 0])
     shares = softmax(solution.answer.scores)
     answers, sure = shares.argmax(1), shares.max(1)
     wrong = np.flatnonzero(answers != held_back.y)
@@ -156,6 +166,15 @@ def _mistakes(solution: Solution) -> list[tuple[str, list[str]]]:
     captions = [
         [str(held_back.ids[row]), f"is {names[held_back.y[row]]}", f"{names[answers[row]]} {100 * sure[row]:.0f} %"]
         for row in rows
+    ]
+    return list(zip(_pictures(held_back, rows), captions, strict=True))
+
+
+def _largest_errors(held_back: Split, predicted: np.ndarray) -> list[tuple[str, list[str]]]:
+    """Pictures of the held-back images whose number is the furthest from the predicted one (N,), with both."""
+    rows = np.argsort(-np.abs(held_back.y - predicted), kind="stable")[:MISTAKES]
+    captions = [
+        [str(held_back.ids[row]), f"is {held_back.y[row]:.4g}", f"predicted {predicted[row]:.4g}"] for row in rows
     ]
     return list(zip(_pictures(held_back, rows), captions, strict=True))
 

@@ -10,9 +10,10 @@ from torch import nn
 from evaluation.datasets import Split
 from evaluation.features.extraction import features_of
 from evaluation.learners.calibration import inverse_temperature
-from evaluation.learners.cross_fit import cross_fit
+from evaluation.learners.cross_fit import cross_fit, folds_of
 from evaluation.learners.linear_heads import Scaling
 from evaluation.learners.linear_parts import Part
+from evaluation.learners.ridge import fit_ridge, fit_strength
 from evaluation.learners.strengths import SEARCH_ITER, SEARCH_TOL, fit, problem
 from evaluation.results.measures import measure
 from evaluation.results.statistics import Estimate
@@ -31,9 +32,9 @@ class Judged:
     """A network with a way of using it, on known images that its fit has not seen.
 
     name: as tables call it. how: PROBE or TUNED. estimate: the metric on the judged images.
-    rows, scores: (n,) the images of `development` and (n, K) their logits, of a probe.
+    rows, scores: (n,) the images of `development` and (n, K) their logits, or numbers, of a probe.
     value: by the data set's metric, for comparisons; a tuned network's is that of its probe and what tuning gains.
-    seconds: that judging took. setting: of the fit; its `beta` calibrates the logits.
+    seconds: that judging took. setting: of the fit; its `beta` calibrates the logits; None of numbers.
     """
 
     name: str
@@ -53,9 +54,9 @@ class Judged:
         return judge(self.scores[chosen], self.development, self.rows[chosen])
 
     def loss_on(self, rows: np.ndarray) -> float:
-        """The calibrated cross-entropy on those of the judged images that are among `rows`."""
+        """The calibrated cross-entropy, of numbers the squared error, on the judged images that are among `rows`."""
         chosen = np.isin(self.rows, rows)
-        scores, y = self.setting["beta"] * self.scores[chosen], self.development.y[self.rows[chosen]]
+        scores, y = (self.setting["beta"] or 1.0) * self.scores[chosen], self.development.y[self.rows[chosen]]
         return classification_loss(torch.from_numpy(scores), torch.from_numpy(y)).item()
 
     @property
@@ -74,6 +75,11 @@ def judge_in_folds(session: Session, model: Model, name: str) -> Judged:
 
     def work() -> dict[str, Any]:
         features = features_of(model, labelled, session.reading, runtime)
+        if labelled.has_numbers:
+            folds = folds_of(features.y, features.ids, features.together, runtime.seed)
+            ridge = fit_ridge(features.x, features.y, folds)
+            rows = list(range(len(labelled)))
+            return {"c": ridge.strength, "beta": None, "rows": rows, SCORES: ridge.held_out[:, None]}
         fitted = cross_fit(features.x, features.y, features.ids, labelled.groups, labelled.metric, runtime)
         beta = inverse_temperature(fitted.scores, labelled.y[fitted.rows])
         return {"c": fitted.c, "beta": beta, "rows": fitted.rows.tolist(), SCORES: fitted.scores}
@@ -88,14 +94,17 @@ def judge_in_folds(session: Session, model: Model, name: str) -> Judged:
 def judge(scores: np.ndarray, split: Split, rows: np.ndarray) -> Estimate:
     """The metric of logits (n, K) of the images `rows` (n,) of a split, with its interval."""
     groups = None if split.groups is None else split.groups[rows]
-    return measure(scores, split.y[rows], split.metric, groups)[0]
+    return measure(scores, split.y[rows], split.metric, groups, str(split.classes[0]))[0]
 
 
 def linear_layer(x: np.ndarray, y: np.ndarray, rows: np.ndarray, c: float, runtime: Runtime) -> nn.Linear:
     """Fit a probe to some rows of standardised features, and return it for features as they are.
 
-    x: (N, D). y: (N,) or (N, K). rows: (n,) int64. c: strength, see `sslkit.numerics.logistic`.
+    x: (N, D). y: (N,) or (N, K). rows: (n,) int64. c: strength, see `sslkit.numerics.logistic`; of numbers that of a
+    ridge, see `learners.ridge`.
     """
+    if y.dtype.kind == "f":
+        return fit_strength(x[rows], y[rows], c).layers[0]
     scaling = Scaling.measure(x, rows, "standardize")
     probe = fit(problem(Part(x, rows, y[rows]), scaling, runtime), c, tol=SEARCH_TOL, max_iter=SEARCH_ITER, start=None)
     weight = probe.weight / scaling.deviation

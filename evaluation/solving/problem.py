@@ -10,7 +10,7 @@ import numpy as np
 
 from evaluation.datasets import Reading, Split, find_published, splits_of
 from evaluation.datasets._copies import divide, near_across, units, with_near_groups
-from evaluation.datasets._labels import check_classes
+from evaluation.datasets._labels import check_classes, is_labelled
 from evaluation.datasets._readable import readable
 from evaluation.datasets._sources import check_labelled
 from sslkit.data.held_out import held_out
@@ -19,7 +19,8 @@ from sslkit.data.sources.class_names import renumber, unseen
 from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
-PART = "a fifth of each class"
+PART, OF_NUMBERS = "a fifth of each class", "a fifth"
+WHO = "a model"
 FEW = 100  # labelled images; with fewer the interval on the held-back ones is wider than most differences
 
 
@@ -42,8 +43,11 @@ class Problem:
 
     @property
     def has_labels(self) -> bool:
-        y = self.development.y
-        return bool((y >= 0).any() if y.ndim == 1 else (y != 0).any())
+        return bool(is_labelled(self.development.y).any())
+
+    @property
+    def has_numbers(self) -> bool:
+        return self.development.has_numbers
 
     @property
     def name(self) -> str:
@@ -64,15 +68,15 @@ def open_problem(data: Any, reading: Reading, seed: int) -> Problem:
     entry = find_published(data)
     offered = tuple(entry.counts) if entry else splits_of(data, reading.cache, reading.columns)
     if "all" in offered and not entry:
-        return _divide(reading.open(data, "all", needs_labels=False), seed)
+        return _divide(reading.open(data, "all", needs_labels=False, takes_numbers=True), seed)
     tested = next((name for name in ("test", "val") if name in offered), None)
     if "train" not in offered or tested is None:
         raise UserError(f"{data}: solve needs training images with labels; its splits are {', '.join(offered)}")
-    opened = reading.open(data, "train", needs_labels=False)
+    opened = reading.open(data, "train", needs_labels=False, takes_numbers=True)
     train = readable(opened)
     learned = _take_labelled(train)
-    check_classes([learned], "a classifier")
-    held_back = _take_labelled(readable(reading.open(data, tested)))
+    check_classes([learned], WHO)
+    held_back = _take_labelled(readable(reading.open(data, tested, takes_numbers=True)))
     near = near_across(learned, held_back, f"{tested} images of {learned.name}", reading.columns, is_given=True)
     told = f"held back: {counted(len(held_back), 'image')} of its own split {tested}"
     unused = "its split val is not used" if "val" in offered and tested != "val" else ""
@@ -95,14 +99,14 @@ def _divide(opened: Split, seed: int) -> Problem:
     """Hold a fifth of an undivided data set back."""
     whole = with_near_groups(readable(opened))
     labelled = _take_labelled(whole)
-    check_classes([labelled], "a classifier")
+    check_classes([labelled], WHO)
     learned, held_back = divide(labelled, seed, "to measure on")
     member_of, withheld = (whole.ids, held_back.ids) if whole.groups is None else (whole.groups, held_back.groups)
     pretrainable = _without_labels(opened, whole.ids[~np.isin(member_of, withheld)])
     together = "; groups and near-copies stay on one side" if labelled.groups is not None else ""
-    return _match_classes(
-        learned, held_back, pretrainable, [f"held back: {counted(len(held_back), 'image')}, {PART}{together}"]
-    )
+    share = OF_NUMBERS if learned.has_numbers else PART
+    note = f"held back: {counted(len(held_back), 'image')}, {share}{together}"
+    return _match_classes(learned, held_back, pretrainable, [note])
 
 
 def _without_labels(opened: Split, ids: np.ndarray) -> Images:
@@ -111,14 +115,14 @@ def _without_labels(opened: Split, ids: np.ndarray) -> Images:
     images = copy.copy(opened.images) if len(rows) == len(opened) else opened.images.part(rows, "train")
     images.source = None  # the source itself is more than these
     images.splits, images.split = ("train",), "train"
-    images.labels, images.multi_labels, images.groups = None, None, None
+    images.labels, images.multi_labels, images.numbers, images.groups = None, None, None, None
     return images
 
 
 def _take_labelled(split: Split) -> Split:
     """The images with a label. Raises UserError if none has one."""
     check_labelled(split)
-    has_label = split.y >= 0 if split.y.ndim == 1 else (split.y != 0).any(1)
+    has_label = is_labelled(split.y)
     return split if has_label.all() else split.take(np.flatnonzero(has_label))
 
 
@@ -129,7 +133,7 @@ def _match_classes(learned: Split, held_back: Split, pretrainable: Images, notes
     """
     if learned.y.ndim != held_back.y.ndim:
         raise UserError(f"{learned.name}: one split has several labels per image, the other has one")
-    if learned.y.ndim == 1:
+    if learned.y.ndim == 1 and not learned.has_numbers:
         tested = renumber(held_back.y, held_back.classes, learned.classes, held_back.name)
         unseen(tested, learned.y, learned.classes, held_back.name)
         present, numbers = np.unique(learned.y, return_inverse=True)

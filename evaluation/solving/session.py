@@ -19,7 +19,7 @@ from sslkit.models.model import Model
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
 
-SCORES = "scores"  # of a stage: logits of the images that it judged
+SCORES = "scores"  # of a stage: logits, or numbers, of the images that it judged
 HALF = (-6e4, 6e4)  # what a number of half precision holds
 
 
@@ -56,7 +56,7 @@ class Session:
     def once(self, key: Mapping[str, Any], work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return the record of a stage, which is done unless it was finished before.
 
-        Its `scores`, an array, are beside the records, in half precision.
+        Its `scores`, an array, are beside the records, in half precision where they are logits.
         """
         record, file = self.records.find(key), self.out / SCORES / f"{run_id(key)}.npy"
         if record is None:
@@ -66,7 +66,7 @@ class Session:
             if scores is not None:
                 file.parent.mkdir(exist_ok=True)
                 with write_whole(file) as partial, partial.open("wb") as opened:
-                    np.save(opened, np.clip(scores, *HALF).astype(np.float16))
+                    np.save(opened, scores if self.problem.has_numbers else np.clip(scores, *HALF).astype(np.float16))
             record = {**key, **values, "seconds": time.perf_counter() - start}
             self.records.add(key, {name: record[name] for name in record if name not in key})
         else:

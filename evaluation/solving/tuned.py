@@ -108,7 +108,8 @@ class Tuning:
     def open(cls, session: Session, frozen: Judged, plan: Plan) -> "Tuning":
         labelled = session.problem.development
         model = at_size(frozen.model, plan.image_size)
-        task = open_task(model, {"train": labelled, "test": session.problem.held_back}, session.reading)
+        splits = {"train": labelled, "test": session.problem.held_back}
+        task = open_task(model, splits, session.reading, takes_numbers=True)
         first = folds_of(labelled.y, labelled.ids, labelled.groups, session.runtime.seed) == 0
         runner = Runner(task, session.records, replace(session.runtime, device=session.device, workers=1))
         return cls(session, frozen, runner, plan, np.flatnonzero(~first), np.flatnonzero(first))

@@ -96,14 +96,16 @@ def train_classifier(
 ) -> nn.Sequential:
     """Tune all weights of a copy of the network, with a linear head that starts at zero; see `loop.fit`.
 
-    pixels: the n training images. y: (n,) int64 labels, or (n, K) int8 of 1, -1, 0 (do not count).
+    pixels: the n training images. y: (n,) int64 labels, or (n, K) int8 of 1, -1, 0 (do not count); or (n,) float64,
+        numbers: they are standardised to be learned, and the head that is returned gives them in their own unit.
     classes: K, outputs of the head. state, checkpoint, progress: see `loop.fit`.
     watch: called before each step with the number of finished steps and the network, whose mode it leaves as it was.
     Returns the classifier (`backbone`, `head`) in eval mode, normalised images (B, C, S, S) -> (B, K). All randomness
     comes from setting.seed: on one CPU with the same number of threads the weights are bit-identical.
     Raises Diverged when the loss is NaN or infinite.
     """
-    target = y.to(pixels.device)
+    middle, spread = _moments(y)
+    target = y.to(pixels.device) if spread is None else ((y - middle) / spread).float().to(pixels.device)
     net = with_head(model, classes).to(pixels.device).train()
     training = Training(
         net,
@@ -116,7 +118,18 @@ def train_classifier(
         precision=setting.precision,
     )
     fit(training, state=state, checkpoint=checkpoint, progress=progress)
+    if spread is not None:
+        with torch.no_grad():
+            net.head.weight *= spread
+            net.head.bias.mul_(spread).add_(middle)
     return net.eval()
+
+
+def _moments(y: Tensor) -> tuple[float, float | None]:
+    """Mean and standard deviation of numbers; (0, None) of labels of classes."""
+    if not y.is_floating_point():
+        return 0.0, None
+    return y.mean().item(), y.std(correction=0).item() or 1.0
 
 
 def _watch(
@@ -160,10 +173,13 @@ def training_loss(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def classification_loss(scores: Tensor, target: Tensor) -> Tensor:
-    """Return the cross-entropy; for several labels per image, the mean binary cross-entropy over those that count.
+    """Return the cross-entropy; for several labels per image, the mean binary cross-entropy over those that count; for
+    numbers the mean squared error.
 
-    scores: (B, K). target: (B,) int64, or (B, K) of 1, -1, 0 (does not count).
+    scores: (B, K). target: (B,) int64, or (B, K) of 1, -1, 0 (does not count), or (B,) of a floating type.
     """
+    if target.is_floating_point():
+        return F.mse_loss(scores[:, 0], target.to(scores.dtype))
     if target.dim() == 1:
         return F.cross_entropy(scores, target)
     counts = (target != 0).float()

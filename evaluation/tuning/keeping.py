@@ -21,7 +21,7 @@ from sslkit.numerics.state_dicts import mismatch
 from sslkit.runtime.distributed import rank
 from sslkit.runtime.waiting import from_first, together
 from sslkit.zoo import weights
-from sslkit.zoo.classifier import SIGMOID, SOFTMAX, Classifier
+from sslkit.zoo.classifier import IDENTITY, SIGMOID, SOFTMAX, Classifier
 from sslkit.zoo.entry import CARD, WEIGHTS, ZooEntry, preprocessing, save
 from sslkit.zoo.loading import load_lines
 from sslkit.zoo.provenance import provenance
@@ -149,7 +149,8 @@ def make_classifier(
     """Return the classifier of some layers, calibrated. y: labels that it learned from. beta, about: see above."""
     *first, last = layers
     scaled = nn.Sequential(*first, scale_outputs(last, 1.0 if beta is None else beta))
-    return Classifier(scaled, tuple(classes), SOFTMAX if y.ndim == 1 else SIGMOID, about)
+    link = IDENTITY if y.dtype.kind == "f" else SOFTMAX if y.ndim == 1 else SIGMOID
+    return Classifier(scaled, tuple(classes), link, about)
 
 
 def card_of_accuracy(metric: str, estimate: Mapping[str, Any], images: str) -> dict[str, Any]:

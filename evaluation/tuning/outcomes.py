@@ -10,7 +10,8 @@ import numpy as np
 
 from evaluation.results import unseen
 from evaluation.results.choice import highest_of, lowest_of
-from evaluation.results.measures import right_by_largest
+from evaluation.results.measures import right_by_constant
+from evaluation.results.numbers import R2
 from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
 from evaluation.tuning.task import Task
@@ -85,10 +86,10 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         (record,) = records
         estimate = estimate_of(record)
         others = {name: estimate_of(other) for name, other in record["others"].items()}
-        right = record["right"] and unpack(record["right"], len(task.test))
+        right = record["right"] and unpack(record["right"], len(task.test), are_shares=task.metric == R2)
         outcomes, paired_on = (None, "") if right is None else (right, test_rows)
         groups = None if right is None else task.test.groups
-        largest = None if right is None else right_by_largest(task.test.y)
+        largest = None if right is None else right_by_constant(task.test.y, task.train.y)
     else:
         estimate = _mean(values, kind)
         extra = list(records[0]["others"])
@@ -139,10 +140,12 @@ def outcome_of(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def pack(right: np.ndarray) -> str:
-    """Encode (N,) bool as text, eight to a byte."""
-    return base64.b64encode(np.packbits(right)).decode()
+    """Encode (N,) bool as text, eight to a byte; or (N,) float64."""
+    return base64.b64encode(np.packbits(right) if right.dtype == bool else right.tobytes()).decode()
 
 
-def unpack(text: str, n: int) -> np.ndarray:
-    """Decode (n,) bool from the text of `pack`."""
+def unpack(text: str, n: int, *, are_shares: bool = False) -> np.ndarray:
+    """Decode (n,) bool from the text of `pack`; float64 if they are shares."""
+    if are_shares:
+        return np.frombuffer(base64.b64decode(text), np.float64)
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8), count=n).astype(bool)

@@ -11,7 +11,7 @@ import numpy as np
 from evaluation import datasets
 from evaluation.datasets import AS_USUAL, Reading
 from evaluation.datasets._copies import units, with_digests
-from evaluation.datasets._labels import check_classes
+from evaluation.datasets._labels import check_classes, is_labelled, refuse_numbers
 from evaluation.datasets._readable import readable
 from evaluation.datasets.base import Split
 from evaluation.features import contradicted
@@ -30,7 +30,8 @@ class Labelled:
     """N images of one or two splits.
 
     crops: for training views (whole, squashed to a square). centres: for testing (centre squares).
-    y: (N,) int64, or (N, K) int8. ids: (N,) unique names; with two splits they begin with "SPLIT/".
+    y: (N,) int64, (N, K) int8, or numbers (N,) float64. ids: (N,) unique names; with two splits they begin with
+    "SPLIT/".
     images: (N,) int64, equal for the same image. groups: (N,) int64 or None. likeness: (N, 4) int64 or None, as of
         `Split`.
     own_val: (N,) bool, the data set's own validation images, or None where it has none.
@@ -103,31 +104,35 @@ class Task:
         return out
 
 
-def open_task(model: Model, dataset: Any, reading: Reading = AS_USUAL) -> Task:
+def open_task(model: Model, dataset: Any, reading: Reading = AS_USUAL, *, takes_numbers: bool = False) -> Task:
     """Open the splits of a data set for a model.
 
     dataset: any source of `evaluation.datasets.open_split`, or a mapping of "train", "test" and optionally "val" to
         open `Split`s. Without a "test" split, "val" is the test.
         Of a source, images that cannot be read are left out; of given splits, `open_splits` has done it. Splits that
         have no digests of their images yet are read for them.
+    takes_numbers: labels may be numbers, which a head with one output learns.
     Raises UserError if a split or its labels are missing, for -1 labels, and for classes that occur only in test.
     """
     splits = check_splits(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
     first = splits["train"]
+    if not takes_numbers:
+        refuse_numbers(first, "this")
     check_classes([first], "fine-tuning")
     splits = {name: with_digests(_renumber(split, first)) for name, split in splits.items()}
     train = _join({name: splits[name] for name in ("train", "val") if name in splits}, model)
     test = _join({"test": splits["test"]}, model)
-    if train.y.ndim == 1:
+    if train.y.ndim == 1 and not first.has_numbers:
         unseen(test.y, train.y, first.classes, first.name)
     contradicted.warn(model, contradicted.contradiction(model, lambda most: read_spaced(train.centres.parts[0], most)))
     digest, mirror = _digest(splits, train, test), reading.mirrors(first)
     return Task(model, train, test, first.classes, first.metric, first.name, digest, mirror)
 
 
-def open_splits(dataset: Any, reading: Reading = AS_USUAL) -> dict[str, Split]:
+def open_splits(dataset: Any, reading: Reading = AS_USUAL, *, takes_numbers: bool = False) -> dict[str, Split]:
     """Return the splits to tune and to test on, without images that cannot be read. Raises UserError as `open_task`."""
-    return {name: readable(split) for name, split in check_splits(_open(dataset, reading)).items()}
+    opened = check_splits(_open(dataset, reading, takes_numbers))
+    return {name: readable(split) for name, split in opened.items()}
 
 
 def check_splits(splits: Mapping[str, Split]) -> dict[str, Split]:
@@ -142,13 +147,13 @@ def check_splits(splits: Mapping[str, Split]) -> dict[str, Split]:
     return copied
 
 
-def _open(dataset: Any, reading: Reading) -> dict[str, Split]:
+def _open(dataset: Any, reading: Reading, takes_numbers: bool) -> dict[str, Split]:
     if isinstance(dataset, Split):
         raise UserError('one open split is not enough to fine-tune: give {"train": Split, "test": Split}')
     entry = datasets.find_published(dataset)
     offered = entry.counts if entry else datasets.splits_of(dataset, reading.cache, reading.columns)
     wanted = [split for split in ("train", "val", "test") if split in offered]
-    return {split: reading.open(dataset, split) for split in wanted}
+    return {split: reading.open(dataset, split, takes_numbers=takes_numbers) for split in wanted}
 
 
 def _join(given: Mapping[str, Split], model: Model) -> Labelled:
@@ -184,16 +189,17 @@ def _check(split: Split, name: str) -> None:
     where = f"{split.name} ({name})"
     if split.y is None or not len(split.y):
         raise UserError(f"{where} has no labels, which fine-tuning needs: give class folders or y_{name}")
-    if split.y.ndim == 1 and (split.y < 0).any():
-        missing = int((split.y < 0).sum())
+    if split.y.ndim == 1 and (missing := int((~is_labelled(split.y)).sum())):
         raise UserError(f"{where}: {missing} of {len(split.y)} images have no label; leave them out of the split")
 
 
 def _renumber(split: Split, train: Split) -> Split:
     """Return the split with its labels renumbered as in train."""
+    if split.has_numbers != train.has_numbers:
+        raise UserError(f"{split.name}: the labels of one split are numbers, those of the other classes")
     if split.y.ndim != train.y.ndim:
         raise UserError(f"{split.name}: one split has several labels per image, the other has one")
-    if split.y.ndim == 2 or list(split.classes) == list(train.classes):
+    if split.y.ndim == 2 or split.has_numbers or list(split.classes) == list(train.classes):
         return split
     return replace(split, y=renumber(split.y, split.classes, train.classes, split.name))
 

@@ -21,6 +21,7 @@ from evaluation.features.checks import whole_number
 from evaluation.learners.calibration import inverse_temperature
 from evaluation.results import unseen
 from evaluation.results.measures import measure
+from evaluation.results.numbers import R2
 from evaluation.results.records import Records
 from evaluation.results.result import rows_digest
 from evaluation.tuning.checkpoint import Checkpoint
@@ -131,15 +132,17 @@ class Bench:
         judged = self.task.test if trial.judge is None else self.task.train
         rows = np.arange(len(judged)) if trial.judge is None else trial.judge
         scored, y, groups, metric = scores.numpy(), judged.y[rows], unseen.take(judged.groups, rows), self.task.metric
-        estimate, others, right = measure(scored, y, metric, groups)
+        unit = str(self.task.classes[0])
+        estimate, others, right = measure(scored, y, metric, groups, unit)
         if trial.judge is None:
             others |= unseen.beside(
-                self.task.in_train, lambda some: measure(scored[some], y[some], metric, unseen.take(groups, some))[0]
+                self.task.in_train,
+                lambda some: measure(scored[some], y[some], metric, unseen.take(groups, some), unit)[0],
             )
         return {
             **asdict(estimate),
             "loss": classification_loss(scores, torch.from_numpy(y)).item(),
-            "beta": None if trial.stage == "test" else inverse_temperature(scored, y),
+            "beta": None if trial.stage == "test" or metric == R2 else inverse_temperature(scored, y),
             "diverged": False,
             "others": {name: asdict(other) for name, other in others.items()},
             "right": None if right is None or trial.stage == "select" else pack(right),

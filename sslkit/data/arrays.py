@@ -39,7 +39,7 @@ class ArrayImages(Images):
         n, channels, height, width = pixels.shape
         if n == 0:
             raise UserError(f"{identity.name} has no images in its split {options.split!r}")
-        for labels in (identity.labels, identity.multi_labels):
+        for labels in (identity.labels, identity.multi_labels, identity.numbers):
             if labels is not None and len(labels) != n:
                 raise UserError(f"{identity.name} has {n} images and {len(labels)} labels")
         self.pixels = pixels

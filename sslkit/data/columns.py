@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.errors import UserError
 from sslkit.options.settings import setting
 
 NEAR_COPIES = "near-copies"  # of the group: those that are found, see `data.near_groups`
+CLASS, NUMBER = KINDS = ("class", "number")  # of a label
 _FOLD = ":"  # between a column of folds and the one that is held out
 YES, NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "false", "no"))  # cells, in small letters
 _BYTES = 8  # of a sha256: two of 10^7 groups agree by chance in one of 400,000 data sets
@@ -30,6 +32,12 @@ class Columns:
         None,
         "column of the label, or [cat,dog], a column of yes or no for each class; or a pattern of names with "
         "parentheses, such as '^([a-z]+)_'; null: that of a usual name, or the folders",
+    )
+    label_kind: str | None = setting(
+        None,
+        "of what the labels are: class, or number (regression: finetune, solve); null: classes, whole numbers too, "
+        "and a column of decimal ones is not used",
+        choices=KINDS,
     )
     split: str | None = setting(
         None,
@@ -50,11 +58,18 @@ class Columns:
     def __post_init__(self) -> None:
         if isinstance(self.label, list):
             object.__setattr__(self, "label", tuple(self.label))
+        if self.reads_numbers and len(self.labels) > 1:
+            raise UserError(f"columns.label_kind={NUMBER} reads one column, and columns.label names {len(self.labels)}")
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The columns of labels."""
         return (self.label,) if isinstance(self.label, str) else tuple(self.label or ())
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether labels are numbers."""
+        return self.label_kind == NUMBER
 
     @property
     def given(self) -> list[tuple[str, str]]:

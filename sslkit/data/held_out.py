@@ -20,7 +20,7 @@ def held_out(
 ) -> np.ndarray:
     """Return the held-out mask (N,) bool: about `share` of each class, at least one image, never all of them.
 
-    y: (N,) int64 labels; for (N, K) the share is of all images. ids: (N,) unique names.
+    y: (N,) int64 labels; for (N, K), and numbers (N,) float64, the share is of all images. ids: (N,) unique names.
     groups: (N,) of images that stay together: a group has name and class of its first by name; None: each is one.
     fold: 0 for the first such share, 1 for the next, and so on: they have no image in common.
     Classes of one image stay whole. The draw depends on the seed and the names, not on the order of the rows: adding
@@ -34,7 +34,7 @@ def held_out(
         mask[order] = held_out(y[order][first], names[order][first], share, seed, fold)[member]
         return mask
     keys = draw_keys(ids, seed)
-    labels = y if y.ndim == 1 else np.zeros(len(y), np.int64)
+    labels = y if y.ndim == 1 and y.dtype.kind != "f" else np.zeros(len(y), np.int64)
 
     def before(fold: int) -> np.ndarray:
         return first_of_each(labels, keys, lambda n: fold * min(max(round(share * n), 1), n - 1))

@@ -104,12 +104,12 @@ class Images(Dataset):
         self.source = identity.source
         self.splits = identity.splits
         self.labels = None if identity.labels is None else np.ascontiguousarray(identity.labels, dtype=np.int64)
-        self.multi_labels, self.mirror = identity.multi_labels, identity.mirror
+        self.multi_labels, self.numbers, self.mirror = identity.multi_labels, identity.numbers, identity.mirror
         self.groups, self.group_values = identity.groups, identity.group_values
         self.classes = identity.classes
         self.licence = identity.licence
         if options.split == self.splits[0]:
-            check_labels(options.columns, self.labels, self.multi_labels, self.classes, self.name)
+            check_labels(options.columns, self, self.name)
         self.options = options
         self.split = options.split
         self.fit = options.fit
@@ -217,6 +217,7 @@ class Images(Dataset):
         other.options, other.is_whole = replace(self.options, split=split), False
         other.labels = None if self.labels is None else self.labels[rows]
         other.multi_labels = None if self.multi_labels is None else self.multi_labels[rows]
+        other.numbers = None if self.numbers is None else self.numbers[rows]
         other.groups = None if self.groups is None else self.groups[rows]
         other.group_values = None if self.group_values is None else [self.group_values[row] for row in rows]
         other._take(rows)
@@ -269,7 +270,7 @@ class Images(Dataset):
     def _compute_digest(self, update: Callable[[Any], None]) -> str:
         digest = hashlib.sha256(repr(self._chosen()).encode())
         digest.update(b"" if self.options.interpolation == "bilinear" else self.options.interpolation.encode())
-        for values in (self.labels, self.multi_labels, self.groups):
+        for values in (self.labels, self.multi_labels, self.numbers, self.groups):
             digest.update(b"" if values is None else values.tobytes())
         update(digest)
         return digest.hexdigest()

@@ -31,9 +31,11 @@ class PagedImages(DecodedImages):
         self.images, self.rows, self.pages, self.places = images, rows, pages, places
         labels = None if images.labels is None else images.labels[rows]
         several = None if images.multi_labels is None else images.multi_labels[rows]
+        numbers = None if images.numbers is None else images.numbers[rows]
         groups = _numbers_of_files(images)[rows] if images.groups is None else images.groups[rows]
         identity = (images.name, images.source, images.splits, labels, images.classes, images.licence, several, groups)
-        super().__init__(Identity(*identity, scale=images._known, mirror=images.mirror), images.options)
+        about = {"scale": images._known, "mirror": images.mirror, "numbers": numbers}
+        super().__init__(Identity(*identity, **about), images.options)
 
     @property
     def options(self) -> ImageOptions:

@@ -41,7 +41,7 @@ def fingerprint(images: Images) -> str:
     if isinstance(images, ArrayImages):
         return images.digest
     digest = hashlib.sha256(repr(images.classes).encode())
-    for values in (images.labels, images.multi_labels, images.groups):
+    for values in (images.labels, images.multi_labels, images.numbers, images.groups):
         digest.update(b"" if values is None else values.tobytes())
     for row in range(len(images)):
         digest.update(images.image_name(row).encode(errors="surrogateescape") + b"\n")

@@ -177,7 +177,7 @@ class Model(nn.Module):
         if self.classifier is None:
             yield from self.dense.predict_parts(self, opened, runtime)
             return
-        about = {"classes": self.classes, "link": self.classifier.link}
+        about = {name: getattr(self.classifier, name) for name in ("classes", "link", "half_widths")}
         for batch in run_all(lambda pixels: self.classifier.predictions(self(pixels)), self, opened, runtime):
             yield Predictions(batch.names, values=batch.x, unreadable=tuple(batch.bad), **about), batch
 

@@ -1,9 +1,10 @@
 """What a model says of every image of a source, in a file, with a sheet of the surest and the least sure."""
 
 import heapq
+import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,7 +44,9 @@ class Options:
 
     split: str | None = setting(None, "of the data; null: all its splits")
     out: str | Path = setting("predictions.csv", "file of the predictions, .csv or .parquet")
-    pictures: bool = setting(True, "beside it a sheet, .png, of the images of the highest and the lowest probability")
+    pictures: bool = setting(
+        True, "beside it a sheet, .png, of the images of the highest and the lowest probability, or number"
+    )
 
 
 @dataclass
@@ -53,7 +56,8 @@ class Predicted:
     out: the file. sheet: the picture beside it, or None. images: number of them. counts: images by class; of a detector
     boxes by class and under "" images without one, of a segmenter the sum of the shares of each class.
     confidence: mean of how sure the model is of an image, its highest probability or score; None of numbers.
-    unreadable: paths of images left out. masks: folder of the pictures of masks, or None. kind: of what was predicted.
+    numbers: {name: (mean, least, largest)}. unreadable: paths of images left out. masks: folder of the pictures of
+    masks, or None. kind: of what was predicted.
     """
 
     out: Path
@@ -64,10 +68,13 @@ class Predicted:
     unreadable: tuple[str, ...] = ()
     masks: Path | None = None
     kind: type[Answers] = Predictions
+    numbers: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"predicted {counted(self.images, 'image')}: {self.out}"]
         lines += self.kind.tell(self.counts, self.confidence, self.images, LISTED)
+        for name, (mean, least, largest) in self.numbers.items():
+            lines.append(f"numbers   {name}: mean {mean:.4g}, from {least:.4g} to {largest:.4g}")
         lines += [f"masks     {self.masks}"] if self.masks else []
         lines += [f"left out  {counted(len(self.unreadable), 'image')} that cannot be read"] if self.unreadable else []
         lines += [f"sheet     {self.sheet}"] if self.sheet else []
@@ -94,7 +101,8 @@ def predict(
     checkpoint: see `sslkit.load`; a model with a classifier, a detector or a segmenter. data: of `sslkit.open_images`,
         the path of an image, or "-" for paths from standard input, a line each.
     The file has a row for each image that can be read: path, class, probability, and a column for each class; of
-    several classes those that are likelier than not, with | between them; of numbers their columns alone.
+    several classes those that are likelier than not, with | between them; of numbers their columns alone, and where
+    they are known the ends of intervals that hold 90 % of new images.
     Of a detector it has a row for each box: path, class, score, and x0, y0, x1, y1 in pixels of the image as it is
     shown, upright, from its upper left corner; of a segmenter a row for each image, with the share of each class.
     Masks are pictures .png in a folder of the file's name, with the number of a class at each pixel, or of an object.
@@ -113,7 +121,7 @@ def predict(
         done = tally.result()
     if options.pictures and tally.extremes():
         done.sheet = out.with_suffix(".png")
-        draw_sheet(tally.extremes(), done.sheet)
+        draw_sheet(tally.extremes(), done.sheet, tally.digits)
     tell_of_unreadable(done.unreadable)
     return done
 
@@ -143,10 +151,14 @@ class Drawn:
 
 
 class _Tally:
-    """Counts what passes, and holds the surest and the least sure images."""
+    """Counts what passes, and holds the surest and the least sure images, or those of the largest and smallest number.
+
+    digits: format of what is drawn of an image.
+    """
 
     def __init__(self, done: Predicted) -> None:
         self.done, self._sum = done, 0.0
+        self.digits, self._titles = ".3f", ("surest", "least sure")
         self._most: list[Drawn] = []
         self._least: list[tuple[float, int, Drawn]] = []
 
@@ -154,6 +166,8 @@ class _Tally:
         for batch, rows in parts:
             if (sure := batch.sure) is not None:
                 self._add(batch, rows, sure.tolist())
+            elif len(batch):
+                self._add_numbers(batch, rows)
             self.done.images += len(batch)
             self.done.unreadable += batch.unreadable
             self.done.kind = type(batch)
@@ -162,7 +176,19 @@ class _Tally:
     def _add(self, batch: Answers, rows: Rows, sure: list[float]) -> None:
         self._sum += sum(sure)
         self.done.counts.update(batch.counts)
-        for k, (value, label, row) in enumerate(zip(sure, batch.captions, rows.rows.tolist(), strict=True)):
+        self._hold(batch, rows, sure, batch.captions)
+
+    def _add_numbers(self, batch: Predictions, rows: Rows) -> None:
+        """The sheet is of the first number."""
+        self.digits, self._titles = ".4g", ("largest", "smallest")
+        for name, values in zip(batch.classes, batch.values.T.astype(float), strict=True):
+            total, least, largest = self.done.numbers.get(name, (0.0, math.inf, -math.inf))
+            ends = min(least, float(values.min())), max(largest, float(values.max()))
+            self.done.numbers[name] = total + float(values.sum()), *ends
+        self._hold(batch, rows, batch.values[:, 0].tolist(), batch.classes[:1] * len(batch))
+
+    def _hold(self, batch: Answers, rows: Rows, sure: list[float], captions: Sequence[str]) -> None:
+        for k, (value, label, row) in enumerate(zip(sure, captions, rows.rows.tolist(), strict=True)):
             order = -(self.done.images + k)
             drawn = Drawn(value, order, label, batch.ids[k], rows.images, row, batch.overlay(k))
             _keep(self._most, drawn)
@@ -172,13 +198,15 @@ class _Tally:
         """What was counted. Raises UserError where no image could be read."""
         if not self.done.images:
             raise UserError("no image can be read")
-        self.done.confidence = self._sum / self.done.images if self._most else None
+        numbers, images = self.done.numbers, self.done.images
+        self.done.confidence = self._sum / images if self._most and not numbers else None
+        self.done.numbers = {name: (total / images, *ends) for name, (total, *ends) in numbers.items()}
         return self.done
 
     def extremes(self) -> dict[str, list[Drawn]]:
-        """The surest and the least sure, from the end; empty of numbers."""
+        """The surest and the least sure, from the end; of numbers the largest and the smallest."""
         least = [drawn for *_, drawn in sorted(self._least, reverse=True)]
-        return {"surest": sorted(self._most, reverse=True), "least sure": least} if self._most else {}
+        return dict(zip(self._titles, (sorted(self._most, reverse=True), least), strict=True)) if self._most else {}
 
 
 def _keep(heap: list[Any], entry: Any) -> None:
@@ -209,8 +237,8 @@ def write_masks(parts: Iterable[Answers], done: Predicted, stack: ExitStack) -> 
         yield replace(batch, files=[f"{done.masks.name}/{name}" for name in names])
 
 
-def draw_sheet(groups: dict[str, list[Drawn]], path: Path) -> None:
-    """Draw images below each other by group, each with what is said of it, as a PNG."""
+def draw_sheet(groups: dict[str, list[Drawn]], path: Path, digits: str) -> None:
+    """Draw images below each other by group, each with what is said of it, as a PNG. digits: format of numbers."""
     from matplotlib.figure import Figure
 
     lines = [
@@ -230,7 +258,7 @@ def draw_sheet(groups: dict[str, list[Drawn]], path: Path) -> None:
             axis.imshow(picture)
             if drawn.overlay is not None:
                 drawn.overlay.draw(axis, picture.shape)
-            caption = f"{shorten(drawn.label, LETTERS)} {drawn.sure:.3f}\n{shorten(drawn.name, LETTERS)}"
+            caption = f"{shorten(drawn.label, LETTERS)} {drawn.sure:{digits}}\n{shorten(drawn.name, LETTERS)}"
             style = {"ha": "center", "va": "top", "transform": axis.transAxes}
             axis.text(0.5, -0.02, caption, fontsize=7, parse_math=False, **style)
     save_figure(figure, path)

@@ -22,7 +22,8 @@ class Predictions(Answers):
 
     ids: the path of each image, or its number where it is in no file. classes: the names of the K classes or numbers.
     link: "softmax" (one class an image), "sigmoid" (several) or "identity" (numbers).
-    values: (N, K) float32, probabilities or numbers. unreadable: paths of images that were left out.
+    values: (N, K) float32, probabilities or numbers. half_widths: of K numbers, what 90 % of new images lie within; ()
+    where that is not known. unreadable: paths of images that were left out.
     print() shows the first; `write` writes all.
     """
 
@@ -31,6 +32,7 @@ class Predictions(Answers):
     link: str
     values: np.ndarray
     unreadable: tuple[str, ...] = ()
+    half_widths: tuple[float, ...] = ()
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -61,14 +63,18 @@ class Predictions(Answers):
             return [self.classes[row.argmax()], float(row.max())]
         if self.link == SIGMOID:
             return [BETWEEN.join(name for name, value in zip(self.classes, row, strict=True) if value > ABOVE)]
-        return [float(value) for value in row]
+        numbers = [float(value) for value in row]
+        ends = zip(numbers, self.half_widths, strict=False)
+        return [*numbers, *(end for value, half in ends for end in (value - half, value + half))]
 
     def columns(self) -> list[str]:
-        return [*HEAD[self.link], *apart(self.classes, HEAD[self.link])]
+        names = list(apart(self.classes, HEAD[self.link]))
+        ends = [f"{name}_{end}" for name, _ in zip(names, self.half_widths, strict=False) for end in ("low", "high")]
+        return [*HEAD[self.link], *names, *ends]
 
     def lines(self) -> Iterator[list[str | float]]:
         for name, row in zip(self.ids, self.values, strict=True):
-            yield [name, *in_digits([] if self.link == IDENTITY else self._cells(row)), *in_digits(row)]
+            yield [name, *in_digits(self._cells(row)), *in_digits([] if self.link == IDENTITY else row)]
 
     @property
     def texts(self) -> int:

@@ -26,6 +26,7 @@ class About:
     frames, stride: of the network's clips, and the distance between two of the frames; None for images.
     range: the values of pixels of more than 8 bits that are 0 and 1; None for a network of 8 bits.
     classes, link: of its classifier, see `sslkit.zoo.classifier.Classifier`; None for a network of features.
+    half_widths: of numbers, likewise.
     """
 
     name: str
@@ -44,6 +45,7 @@ class About:
     range: tuple[float, float] | None = None
     classes: tuple[str, ...] | None = None
     link: str | None = None
+    half_widths: tuple[float, ...] = ()
 
     def content(self, **more: Any) -> dict[str, Any]:
         """The metadata for a JSON file; more: further fields, ignored by `from_content`."""
@@ -53,6 +55,8 @@ class About:
         for name in ("range", "classes", "link"):
             if fields[name] is None:
                 del fields[name]
+        if not self.half_widths:
+            del fields["half_widths"]
         return {"format": FORMAT, **fields, **more}
 
     def to_json(self) -> str:

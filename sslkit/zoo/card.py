@@ -45,6 +45,7 @@ _RESIZING = {
     "interpolation": _field("string", "bilinear or bicubic", enum=["bilinear", "bicubic"]),
     "crop_mode": _field("string", "center or squash", enum=list(MODES)),
 }
+_HALF_WIDTHS = _field("array", "half widths of intervals", items=_NUMBER)
 _KEPT = {  # of a model that predicts
     "classes": _field("array", "the classes' names", items=_field("string", "a name"), minItems=1),
     "data": _field("string", "the name or path of the data"),
@@ -139,6 +140,7 @@ SCHEMA: dict[str, Any] = _object(
         "the classifier: classes, link and data",
         *("classes", "link", "data"),
         link=_field("string", f"one of {', '.join(LINKS)}", enum=list(LINKS)),
+        half_widths=_HALF_WIDTHS,
         **_KEPT,
     ),
     detector=_object(
@@ -181,6 +183,7 @@ EXPORT: dict[str, Any] = _object(
     **_RESIZING,
     classes=_field("array", "the names of the classes or numbers", items=_field("string", "a name"), minItems=1),
     link=_field("string", f"one of {', '.join(LINKS)}", enum=list(LINKS)),
+    half_widths=_HALF_WIDTHS,
     range=_RANGE,
     **_INPUT,
 )

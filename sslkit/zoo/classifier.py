@@ -23,6 +23,7 @@ class Classifier:
 
     layers: features (N, D) -> outputs (N, K), in eval mode. classes: the K names, of classes or of numbers.
     link: from outputs to predictions: softmax (one class an image), sigmoid (several) or identity (numbers).
+    half_widths: of K numbers, what 90 % of new images lie within; () where that is not known.
     about: for the card: `data` and `made`, how it came about, in words; and its accuracy on images that took no part,
         as `measured` = {metric, value, low, high, n, images}.
     """
@@ -31,6 +32,7 @@ class Classifier:
     classes: tuple[str, ...]
     link: str
     about: dict[str, Any]
+    half_widths: tuple[float, ...] = ()
 
     def __call__(self, features: Tensor) -> Tensor:
         """Probabilities of classes, or numbers (N, K), of features (N, D)."""
@@ -44,7 +46,8 @@ class Classifier:
 
     def of_card(self) -> dict[str, Any]:
         """The content of the card's field."""
-        return {"classes": list(self.classes), "link": self.link, **self.about}
+        halves = {"half_widths": list(self.half_widths)} if self.half_widths else {}
+        return {"classes": list(self.classes), "link": self.link, **self.about, **halves}
 
 
 def check(classes: list[str], outputs: int, where: str) -> None:

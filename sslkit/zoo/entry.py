@@ -125,7 +125,7 @@ class ZooEntry:
         layers, (classes, link) = self.head(classifiers.NAME), (about["classes"], about["link"])
         classifiers.check(classes, layers[-1].out_features, str(self.folder / CARD))
         about = {name: value for name, value in about.items() if name not in ("classes", "link")}
-        return Classifier(layers, tuple(classes), link, about)
+        return Classifier(layers, tuple(classes), link, about, tuple(about.get("half_widths", ())))
 
     def keep_classifier(self, classifier: Classifier) -> ZooEntry:
         """Keep a classifier beside the weights, its classes in the card, and return the entry with the new card.

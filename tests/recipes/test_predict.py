@@ -115,12 +115,13 @@ def test_several_classes_and_numbers(place: Path) -> None:
         assert row["classes"] == "|".join(name for name in ("cat", "dog", "=cow") if row[name] > 0.5)
     assert 0.5 < done.confidence <= 1 and Path("p.png").is_file()
     told = sslkit.predict("numbers/a", "photos", out="numbers.csv", **QUICK)
-    assert set(table("numbers.csv")[0]) == {"path", "age", "weight"} and told.sheet is None and not told.counts
+    assert set(table("numbers.csv")[0]) == {"path", "age", "weight"} and not told.counts
+    assert told.sheet == Path("numbers.png") and told.sheet.is_file() and "numbers   weight: mean" in str(told)
 
 
 def test_the_sheet_has_the_surest_and_the_least_sure(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
-    monkeypatch.setattr(predicting, "draw_sheet", lambda groups, path: drawn.append(groups))
+    monkeypatch.setattr(predicting, "draw_sheet", lambda groups, path, digits: drawn.append(groups))
     sslkit.predict("a", "photos", batch_size=7, **QUICK)
     found = sslkit.load("a").predict("photos")
     order = np.argsort(-found.values.max(1), kind="stable")

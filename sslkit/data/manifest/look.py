@@ -17,6 +17,7 @@ from sslkit.data.manifest.options import LEAVE_OUT, OUT, SHARED, Options
 from sslkit.data.manifest.page import write_page
 from sslkit.data.manifest.survey import measure
 from sslkit.data.manifest.table import Manifest, check_ending, manifest_of
+from sslkit.data.sources.column_values import refuse_numbers
 from sslkit.data.sources.named import open_images, splits
 from sslkit.errors import UserError
 from sslkit.files.leases import own_file
@@ -69,6 +70,7 @@ def _open(data: Any, options: Options, reading: DataOptions, files: FileOptions,
     how = {name: getattr(reading, name) for name in ReadOptions.__dataclass_fields__} | vars(files)
     square = {"image_size": options.image_size, "fit": "crop"}
     with _lines_collected() as lines:
+        refuse_numbers(reading.columns, "a manifest holds")
         names = splits(data, runtime.cache, reading.columns)
         if isinstance(data, Images) and data.source is None:  # it cannot be opened anew
             images = open_images(data, split=data.split, **how)

@@ -59,7 +59,7 @@ def check_names(columns: Columns, known: Collection[str], where: str, kind: str 
 
 def refuse(columns: Columns, where: str, what: str) -> None:
     """Raises UserError for columns of a source that has none. what: its kind, and how they would be given."""
-    if named := columns.given or columns.needs_table:
+    if named := columns.given or list(columns.words.items()):
         option, word = named[0]
         raise UserError(f"{option}={word}: {where} {what}")
 
@@ -120,22 +120,45 @@ def check_groups(columns: Columns, of_split: Mapping[str, Sequence[Any]], where:
             say.warn(f"{where}: {remark} ({inside:,} of {counts[split].total():,} images): {word}", stacklevel=4)
 
 
-def check_labels(
+def refuse_numbers(columns: Columns, what: str) -> None:
+    """Raises UserError for labels that are numbers, where only classes are written or learned. what: does so."""
+    if columns.reads_numbers:
+        raise UserError(f"columns.label_kind=number: {what} classes; finetune and solve learn numbers")
+
+
+def check_labels(columns: Columns, about: Any, where: str) -> None:
+    """Look at the labels that named columns, or a pattern, give the images that are learned from.
+
+    about: labels, multi_labels, numbers and classes of these images, as of `data.images.Identity`. A line says where
+    all are of one class, each is of another, or has one of several columns, which classes none has, and where classes
+    may be numbers. Raises UserError where none has a class, and for numbers that are all alike.
+    """
+    if about.numbers is not None:
+        _check_numbers(about.numbers, about.classes[0], where)
+    elif columns.labels:
+        word = f"columns.label={columns.label if isinstance(columns.label, str) else list_names(columns.labels)}"
+        _check_classes(columns, about.labels, about.multi_labels, about.classes, word, where)
+
+
+def _check_numbers(numbers: np.ndarray, name: str, where: str) -> None:
+    there = numbers[~np.isnan(numbers)]
+    if not len(there):
+        raise UserError(f"{name}: no image of {where} that is learned from has a number there")
+    if len(numbers) > 1 and np.ptp(there) == 0:
+        raise UserError(
+            f"{name}: it is {there[0]:g} for all of {counted(len(there), 'image')} of {where} with a number"
+        )
+
+
+def _check_classes(
     columns: Columns,
     labels: np.ndarray | None,
     multi_labels: np.ndarray | None,
     classes: Sequence[str] | None,
+    word: str,
     where: str,
 ) -> None:
-    """Look at the labels that named columns, or a pattern, give the images that are learned from.
-
-    labels (N,), multi_labels (N, K), classes: of these images, as of `data.images.Identity`. A line says where all are
-    of one class, each is of another, or has one of several columns, and which classes none has. Raises UserError where
-    none has a class.
-    """
-    if not columns.labels:
-        return
-    word = f"columns.label={columns.label if isinstance(columns.label, str) else list_names(columns.labels)}"
+    """See `check_labels`. word: the option, for messages."""
     matrix = multi_labels if labels is None else None
     has_label = (matrix != 0).any(1) if matrix is not None else np.zeros(0, bool) if labels is None else labels >= 0
     if not has_label.any():
@@ -147,6 +170,11 @@ def check_labels(
             say.warn(f"{where}: {word}: {remark}; a column of the names is one class an image", stacklevel=4)
     else:
         images = np.bincount(labels[has_label], minlength=len(classes))
+        numbers = [int(name) for name in classes if name.isdecimal()]
+        has_gaps = len(numbers) == len(classes) < 1 + max(numbers, default=0) - min(numbers, default=0)
+        if has_gaps and columns.label_kind is None:  # as of an age or a count
+            remark = f"its numbers are read as {len(classes):,} classes; columns.label_kind=number reads an amount"
+            say.warn(f"{where}: {word}: {remark}", stacklevel=4)
         if len(labels) > 1 and images.max() == 1:
             say.warn(f"{where}: {word} differs for every image, so that no two are of one class", stacklevel=4)
     for name, count in zip(classes, images.tolist(), strict=True):

@@ -162,17 +162,16 @@ def _parts(
 def _labels(file: Path, rows: Rows, columns: Columns) -> list[str | None] | None:
     """The class of each row, None for one without; None altogether for a list without labels.
 
-    Texts of several classes, in a column that is named, stay as they are.
+    Numbers, and texts of several classes in a column that is named, stay as they are.
     """
     if rows.labels is None:
         return None
-    if columns.label_column and separator_of(rows.labels):
+    if columns.reads_numbers or (columns.label_column and separator_of(rows.labels)):
         return [label if has_value(label) else None for label in rows.labels]
     try:
         of_value = classes_of(rows.labels, str(file))
     except Measured as error:
-        reason = f"its labels are numbers such as {error}, which are no classes, and not used"
-        say.warn(f"{file}: {reason}", stacklevel=5)
+        error.tell("its labels are", str(file), columns)
         return None
     return [None if of_value[value] is None else str(of_value[value]).strip() for value in rows.labels]
 

@@ -190,7 +190,7 @@ def of_tables(tables: dict[str, Any], split: str, name: str, source: str | None,
         name,
         source,
         tuple(tables),
-        **labels_of(table, list(tables.values()), name, columns.labels),
+        **labels_of(table, list(tables.values()), name, columns),
         groups=groups_of(tables, split, columns, name),
     )
     return HfImages(table, image_column(table, columns, name), identity, options)

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.sources.column_values import several_labels
 from sslkit.data.sources.label_lists import LabelLists
+from sslkit.data.sources.label_numbers import numbers_in_values
 from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.label_values import Measured, classes_of_splits
 from sslkit.errors import UserError
@@ -16,7 +18,7 @@ NAMES = ("label", "labels")  # of the column that holds the classes, if there ar
 Column = Any  # pyarrow.ChunkedArray
 
 
-def labels_of(table: Any, tables: Sequence[Any], name: str, given: Sequence[str] = ()) -> dict[str, Any]:
+def labels_of(table: Any, tables: Sequence[Any], name: str, wanted: Columns = NO_COLUMNS) -> dict[str, Any]:
     """labels (N,) int64, -1 for unlabelled rows, or multi_labels (N, K) int8, and classes; {} without labels.
 
     table: the split. tables: all splits; the classes of plain integers and texts are those of all of them together.
@@ -24,18 +26,20 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, given: Sequence[str]
     label or labels of whole numbers (2.0 is one, too), -1 for none, of yes or no, or of texts. A column of lists gives
     each row several classes.
     name: of the data set, in the warnings that a column is not used: one of measurements, or another kind.
-    given: the column, () for the usual one, or several of yes or no, one for each class.
+    wanted: whose labels are the column, () for the usual one, or several of yes or no, one for each class.
     Raises UserError for several columns of classes without a usual name.
     """
     import datasets
 
-    if len(given) > 1:
-        cells = {column: _column(table, column).to_pylist() for column in given}
-        return {"multi_labels": several_labels(cells, name), "classes": list(given)}
-    label = next(iter(given), None)
+    if len(wanted.labels) > 1:
+        cells = {column: _column(table, column).to_pylist() for column in wanted.labels}
+        return {"multi_labels": several_labels(cells, name), "classes": list(wanted.labels)}
+    label = next(iter(wanted.labels), None)
     kinds = {column: getattr(kind, "feature", kind) for column, kind in table.features.items()}  # of a list: its items
     names = NAMES if label is None else (label,)
     kinds = kinds if label is None else {label: kinds[label]}
+    if wanted.reads_numbers:
+        return _numbers(table, next((column for column in names if column in kinds), None), wanted, name)
     classes = [column for column, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
     named = [column for column in names if column in classes]
     if len(classes) > 1 and not named:
@@ -60,10 +64,18 @@ def labels_of(table: Any, tables: Sequence[Any], name: str, given: Sequence[str]
             {str(k): _count_values(_column(other, column)) for k, other in enumerate(alike)}, name
         )
     except Measured as error:
-        reason = f"its column {column} holds numbers such as {error}, which are no classes, and is not used"
-        say.warn(f"{name}: {reason}", stacklevel=5)
+        error.tell(f"its column {column} holds", name, wanted)
         return {}
     return _labels_of_values(of_value, _column(table, column), several=are_lists)
+
+
+def _numbers(table: Any, column: str | None, columns: Columns, name: str) -> dict[str, Any]:
+    """The numbers in a column; {} without one."""
+    if column is None:
+        return {}
+    if "ClassLabel" in str(table.features[column]):
+        raise UserError(f"columns.label_kind=number: the column {column} of {name} holds classes by their names")
+    return numbers_in_values(_column(table, column).to_pylist(), [f"row {k}" for k in range(len(table))], columns, name)
 
 
 def _column(table: Any, column: str) -> Column:

@@ -7,13 +7,16 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+from sslkit.data.columns import Columns
 from sslkit.data.sources.class_names import as_read, list_names, match_classes
+from sslkit.errors import UserError
 from sslkit.terminal import say
 
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d*)?(e[+-]?\d{1,2})?", re.IGNORECASE)  # not 007, which is a code
 _NOTHING = frozenset(
     ("nan", "null", "none", "na", "n/a", "<na>", "#n/a", "unlabeled", "unlabelled")
 )  # as tables are written without a label
+AS_NUMBERS = "columns.label_kind=number reads them"  # behind a line on numbers that are no classes
 _BETWEEN = re.compile("[|;,]")  # the names of several classes in one text
 
 
@@ -73,6 +76,13 @@ def for_two_classes(only: object) -> str:
 
 class Measured(ValueError):
     """The values are measurements, not classes; the message is one of them."""
+
+    def tell(self, what: str, where: str, columns: Columns) -> None:
+        """Say that labels are not used. what: they are. Raises UserError for those of a column that is named."""
+        reason = f"{where}: {what} numbers such as {self}, which are no classes"
+        if columns.labels:
+            raise UserError(f"{reason}; {AS_NUMBERS}")
+        say.warn(f"{reason}, and not used; {AS_NUMBERS}", stacklevel=6)
 
 
 def _says_nothing(value: Any) -> bool:

@@ -19,6 +19,7 @@ from sslkit.data.sources.column_values import (
     several_labels,
     values_of_names,
 )
+from sslkit.data.sources.label_numbers import numbers_in_values
 from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.split_words import is_unlabelled, resolve_split, split_like, split_of, usual
 from sslkit.terminal import say
@@ -33,8 +34,8 @@ class Listing:
     """The files of a split. folder: of the split. paths: relative to it, sorted. splits: of the source.
 
     labels: (N,) int64, -1 for none, and classes: their names; None without classes. multi_labels: (N, K) int8 of sets
-    with several classes an image, as of `data.images.Identity`. groups: (N,) int64, or None, and their
-    values. digests: as of `Facts`.
+    with several classes an image, and numbers: (N,) float64, as of `data.images.Identity`. groups: (N,) int64, or None,
+    and their values. digests: as of `Facts`.
     """
 
     folder: Path
@@ -46,11 +47,12 @@ class Listing:
     groups: np.ndarray | None = None
     digests: Sequence[bytes | None] | None = None
     group_values: Sequence[str | None] | None = None
+    numbers: np.ndarray | None = None
 
     def identity(self, name: str, source: "str | Path | None") -> Identity:
         """The metadata of its images. source: to open another split."""
-        about = {"classes": self.classes, "multi_labels": self.multi_labels, "groups": self.groups}
-        return Identity(name, source, self.splits, self.labels, **about, group_values=self.group_values)
+        names = ("classes", "multi_labels", "groups", "group_values", "numbers")
+        return Identity(name, source, self.splits, self.labels, **{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ def listing(parts: Mapping[str, Part], split: str, where: str, columns: Columns)
     if files.facts.several:
         several = several_labels(files.facts.several, where)
         return replace(listed, classes=list(files.facts.several), multi_labels=several)
+    if columns.reads_numbers and files.classes is not None:
+        return replace(listed, **numbers_in_values(files.classes, files.paths, columns, where))
     if columns.label_column and files.classes is not None:
         texts = {name: other.classes or () for name, other in parts.items()}
         if several := labels_in_texts(files.classes, texts, columns.label_column, where):

@@ -13,6 +13,7 @@ from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Identity, ImageOptions, check_split
 from sslkit.data.sources.class_names import list_names
 from sslkit.data.sources.column_values import check_groups, refuse, refuse_filter
+from sslkit.data.sources.label_numbers import numbers_in_values
 from sslkit.data.sources.npz_labels import DAMAGED, NOT_KNOWN, labels_of, read_array
 from sslkit.errors import UserError, nearest
 from sslkit.files.reading import stand_in_of
@@ -75,15 +76,32 @@ def open_npz(path: Path, options: ImageOptions) -> NpzImages:
         check_split(str(path), options.split, tuple(keys))
         values = to_nchw(_values(file, keys, options.split, path), f"{path}: {keys[options.split][0]}")
         scale = _scale(file, keys, values, options, path)
-        labels, classes = labels_of(file, keys, options.split, path, options.columns.label_column)
+        labels = _labels(file, keys, options, path)
         groups = _groups(file, keys, options, path)
         used = {key for pair in keys.values() for key in pair} | {"classes", NOT_KNOWN}
         used |= {_key_of(options.columns.group, split) for split in keys} if options.columns.group else set()
         if others := sorted(set(file.files) - used):
             say.warn(f"{path}: not used of its arrays: {list_names(others)}", stacklevel=1)
-    named = {"classes": classes, "labels" if labels is None or labels.ndim == 1 else "multi_labels": labels}
-    identity = Identity(path.stem, path, tuple(keys), **named, groups=groups)
+    identity = Identity(path.stem, path, tuple(keys), **labels, groups=groups)
     return NpzImages(values, keys[options.split][0], scale, identity, options)
+
+
+def _labels(
+    file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], options: ImageOptions, path: Path
+) -> dict[str, Any]:
+    """The labels of a split as of `data.images.Identity`."""
+    split, columns = options.split, options.columns
+    if not columns.reads_numbers:
+        labels, classes = labels_of(file, keys, split, path, columns.label_column)
+        return {"classes": classes, "labels" if labels is None or labels.ndim == 1 else "multi_labels": labels}
+    if (key := keys[split][1]) not in file.files:
+        return {}
+    values = read_array(file, key, path)
+    if values.ndim != 1:
+        raise UserError(
+            f"{path}: {key} has shape {values.shape}, and columns.label_kind=number reads one an image, (N,)"
+        )
+    return numbers_in_values(values.tolist(), [f"row {row} of {key}" for row in range(len(values))], columns, str(path))
 
 
 def _values(file: np.lib.npyio.NpzFile, keys: dict[str, tuple[str, str]], split: str, path: Path) -> np.ndarray:

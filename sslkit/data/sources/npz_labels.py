@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.sources.label_texts import labels_in_texts
-from sslkit.data.sources.label_values import classes_of_splits, warn_of_negative
+from sslkit.data.sources.label_values import AS_NUMBERS, classes_of_splits, warn_of_negative
 from sslkit.errors import UserError
 from sslkit.terminal import say
 
@@ -100,7 +100,8 @@ def _whole(labels: np.ndarray, where: str) -> np.ndarray:
     wrong = labels[labelled & ~(np.isfinite(labels) & (labels == np.floor(labels)))]
     if len(wrong):
         raise UserError(
-            f"{where} holds numbers such as {wrong[0]:g}, which are no classes: labels are whole or strings"
+            f"{where} holds numbers such as {wrong[0]:g}, which are no classes: labels are whole or strings; "
+            f"{AS_NUMBERS}"
         )
     return np.where(labelled, labels, -1).astype(np.int64)
 

@@ -1,6 +1,7 @@
 """An array or a tensor of a Python program as a source of images."""
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sslkit.data.arrays import ArrayImages, as_numpy, check_pixels, scale_of_arr
 from sslkit.data.decode.scale import Scale, bytes_of
 from sslkit.data.images import Identity, ImageOptions
 from sslkit.data.sources.column_values import refuse
-from sslkit.data.sources.own_labels import labels_of
+from sslkit.data.sources.own_labels import labels_of, numbers_of
 from sslkit.errors import UserError
 
 NAME = "array"
@@ -65,9 +66,17 @@ class OwnArrays(ArrayImages):
 
 def open_arrays(arrays: Arrays, options: ImageOptions) -> OwnArrays:
     """The images of an array. Values of more than 8 bits have one range, with a warning that says it."""
-    refuse(options.columns, "an array", "has no columns: give (images, labels), an .npz file, or a Dataset")
-    labels, classes = None, None
-    if arrays.targets is not None:
-        labels, classes = labels_of(arrays, arrays.__getitem__, NAME)
+    refuse(
+        replace(options.columns, label_kind=None),
+        "an array",
+        "has no columns: give (images, labels), an .npz file, or a Dataset",
+    )
+    about: dict[str, Any] = {}
+    if arrays.targets is not None and options.columns.reads_numbers:
+        about = numbers_of(arrays, arrays.__getitem__, NAME, options.columns)
+    elif arrays.targets is not None:
+        about = dict(
+            zip(("labels", "classes"), labels_of(arrays, arrays.__getitem__, NAME, options.columns), strict=True)
+        )
     scale = scale_of_array(arrays.pixels, options, NAME)
-    return OwnArrays(arrays.pixels, scale, Identity(NAME, None, ("train",), labels, classes), options)
+    return OwnArrays(arrays.pixels, scale, Identity(NAME, None, ("train",), **about), options)

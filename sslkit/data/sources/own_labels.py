@@ -14,6 +14,7 @@ from sslkit.data.decode.unreadable import UnreadableImage
 from sslkit.data.file_contents import bar_is_off
 from sslkit.data.row_filter import OPTION
 from sslkit.data.sources.column_values import check_groups, filter_rows, refuse, several_labels
+from sslkit.data.sources.label_numbers import numbers_in_values
 from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.label_values import Measured, classes_of
 from sslkit.errors import UserError
@@ -40,10 +41,12 @@ def facts_of_dataset(dataset: Any, item: Callable[[int], Any], name: str, column
         several = {word: cells[word] for word in columns.labels}
         return about | {"multi_labels": several_labels(several, name), "classes": list(several)}
     values = next((cells[word] for word in columns.labels), None)
+    if columns.reads_numbers:
+        return about | numbers_of(dataset, item, name, columns, values)
     are_texts = values and all(isinstance(value, (str, NoneType)) for value in values)
     if are_texts and (several := labels_in_texts(values, {"train": values}, columns.labels[0], name)):
         return about | several
-    labels, classes = labels_of(dataset, item, name, values)
+    labels, classes = labels_of(dataset, item, name, columns, values)
     return about | {"labels": labels, "classes": classes}
 
 
@@ -75,32 +78,25 @@ def _attribute(dataset: Any, option: str, word: str, name: str) -> list[Any]:
 
 
 def labels_of(
-    dataset: Any, item: Callable[[int], Any], name: str, given: list[Any] | None = None
+    dataset: Any, item: Callable[[int], Any], name: str, columns: Columns, given: list[Any] | None = None
 ) -> tuple[np.ndarray | None, list[str] | None]:
     """labels (N,) int64, -1 for none, and the names of the classes; None without labels.
 
     Those of a list in the data set are used unless some items have others; then those of all items, with a warning.
     item: reads one, and raises UnreadableImage. name: of the data set, in warnings. given: the labels to use.
     """
-    values = _targets(dataset) if given is None else given
-    if given is None and values is not None and (row := _other_label(item, values)) is not None:
-        problem = (
-            f"the label of its item {row} is not the one in its list of labels: those of the items are read and used"
-        )
-        say.warn(f"{name}: {problem}", stacklevel=4)
-        values = None
-    if values is None:
-        values = _labels_of_items(item, len(dataset))
+    values = _values(dataset, item, name, given)
     if values is None:
         return None, None
     other = next((value for value in values if not isinstance(value, (int, float, str, NoneType))), None)
     try:
         of_value = classes_of(values, name) if other is None else {}
     except Measured as error:
-        other = f"numbers such as {error}"
+        error.tell("its labels are", name, columns)
+        return None, None
     if other is not None:
-        problem = other if isinstance(other, str) else f"of {type(other).__name__}"
-        say.warn(f"{name}: its labels are {problem}, which are no classes, and not used", stacklevel=4)
+        problem = f"of {type(other).__name__}, which are no classes, and not used"
+        say.warn(f"{name}: its labels are {problem}", stacklevel=4)
         return None, None
     classes = sorted({label for label in of_value.values() if label is not None})
     if not classes:
@@ -111,6 +107,27 @@ def labels_of(
         **({label: label for label in classes} if named else {label: k for k, label in enumerate(classes)}),
     }
     return np.array([number[of_value[value]] for value in values], np.int64), named or list(map(str, classes))
+
+
+def numbers_of(
+    dataset: Any, item: Callable[[int], Any], name: str, columns: Columns, given: list[Any] | None = None
+) -> dict[str, Any]:
+    """The numbers of a data set, as of `data.images.Identity`; {} without labels. Arguments as of `labels_of`."""
+    values = _values(dataset, item, name, given)
+    names = [f"item {row}" for row in range(len(values or ()))]
+    return {} if values is None else numbers_in_values(values, names, columns, name)
+
+
+def _values(dataset: Any, item: Callable[[int], Any], name: str, given: list[Any] | None) -> list[Any] | None:
+    """The label of each item as it is, see `labels_of`; None without labels."""
+    values = _targets(dataset) if given is None else given
+    if given is None and values is not None and (row := _other_label(item, values)) is not None:
+        problem = (
+            f"the label of its item {row} is not the one in its list of labels: those of the items are read and used"
+        )
+        say.warn(f"{name}: {problem}", stacklevel=4)
+        values = None
+    return _labels_of_items(item, len(dataset)) if values is None else values
 
 
 def _names(dataset: Any, classes: Sequence[Any]) -> list[str] | None:

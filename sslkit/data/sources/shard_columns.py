@@ -16,6 +16,7 @@ from sslkit.data.sources.column_values import (
     several_labels,
     values_of_names,
 )
+from sslkit.data.sources.label_numbers import numbers_in_values
 from sslkit.data.sources.label_texts import labels_in_texts
 from sslkit.data.sources.split_words import split_of
 from sslkit.data.sources.tar_index import TarIndex
@@ -33,7 +34,7 @@ def keys_of(columns: Columns, where: str) -> Keys:
     words = (columns.split_column, columns.group)
     others = (*(word for word in words if word and not is_pattern(word)), *columns_of_filter(columns.where))
     others = (*others, SPLIT) if columns.split is None else others
-    several = labels if len(columns.labels) > 1 else ()
+    several = labels if len(columns.labels) > 1 or columns.reads_numbers else ()
     return Keys(() if several else labels, tuple(dict.fromkeys((*others, *several))))
 
 
@@ -102,6 +103,12 @@ def labels_by_columns(
     if len(columns.labels) > 1:
         cells = {word: values_of(index, columns, "columns.label", word, where) for word in columns.labels}
         return {"multi_labels": several_labels(cells, where)[rows], "classes": list(cells)}
+    if columns.reads_numbers:
+        if not columns.labels:
+            raise UserError(f"columns.label_kind=number: name the key of the .json members of {where}, columns.label=")
+        values = np.array(values_of(index, columns, "columns.label", columns.labels[0], where), object)[rows].tolist()
+        names = [index.names[row] for row in np.flatnonzero(rows).tolist()]
+        return numbers_in_values(values, names, columns, where)
     if columns.label_column:
         texts = np.array([some[0].value if some and len(some) == 1 else None for some in index.labels], object)
         values = texts[index.label]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sslkit.data.columns import Columns
+from sslkit.data.columns import NUMBER, Columns
 from sslkit.data.sources.column_values import refuse_found_groups
 from sslkit.data.sources.file_sources import is_files, list_files, splits_of_files
 from sslkit.data.sources.listing import Listing
@@ -68,12 +69,14 @@ def write_shards(source: str | Path, out: str | Path, *, options: Options) -> li
 class _Beside:
     """What stands beside the images of all splits. are_folders: the numbers of class folders, or nothing.
 
-    apart: classes that have a key each: some labels are not known, or no image has one. groups: whether they are known.
+    apart: classes that have a key each: some labels are not known, or no image has one. groups, numbers: whether
+    they are known.
     """
 
     are_folders: bool
     apart: list[str]
     groups: bool
+    numbers: bool
 
     @classmethod
     def of(cls, listings: Iterable[Listing]) -> "_Beside":
@@ -83,12 +86,14 @@ class _Beside:
         partly = (matrix == 0).any(1) & (matrix != 0).any(1)
         exact = not partly.any() and (matrix == 1).any(0).all()
         groups = any(listing.groups is not None for listing in listings)
-        are_folders = not several and not groups and all(map(_by_folder, listings))
-        return cls(are_folders, [] if exact else list(listings[0].classes or ()), groups)
+        numbers = any(listing.numbers is not None for listing in listings)
+        are_folders = not several and not groups and not numbers and all(map(_by_folder, listings))
+        return cls(are_folders, [] if exact else list(listings[0].classes or ()), groups, numbers)
 
     def columns(self) -> dict[str, Any]:
         """The words by which the shards are read."""
-        return Columns(label=self.apart or None, group=_GROUP if self.groups else None).words
+        about = {"label": _LABEL, "label_kind": NUMBER} if self.numbers else {"label": self.apart or None}
+        return Columns(**about, group=_GROUP if self.groups else None).words
 
     def member(self, listing: Listing, row: int) -> tuple[str, bytes] | None:
         """Ending and content of the file beside an image."""
@@ -97,6 +102,9 @@ class _Beside:
         facts: dict[str, Any] = {}
         if listing.labels is not None:
             facts[_LABEL] = listing.classes[listing.labels[row]] if listing.labels[row] >= 0 else None
+        if listing.numbers is not None:
+            number = float(listing.numbers[row])
+            facts[_LABEL] = None if math.isnan(number) else number
         if listing.multi_labels is not None:
             cells = dict(zip(listing.classes, listing.multi_labels[row].tolist(), strict=True))
             present = [name for name, value in cells.items() if value == 1] if any(cells.values()) else None

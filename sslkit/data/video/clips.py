@@ -262,7 +262,7 @@ def open_video_files(root: Path, paths: Sequence[str], identity: Identity, optio
         os.path.join(root, paths[position]): row.reason for position, row in enumerate(rows) if row.facts is None
     }
     _report(identity.name, skipped, len(paths), options.on_error)
-    per_film = {name: getattr(identity, name) for name in ("labels", "multi_labels", "groups")}
+    per_film = {name: getattr(identity, name) for name in ("labels", "multi_labels", "numbers", "groups")}
     per_film = {name: None if values is None else np.asarray(values)[intact] for name, values in per_film.items()}
     readable = VideoIndex.from_entries({paths[position]: rows[position] for position in intact.tolist()})
     videos = Videos(root, readable, reader, replace(identity, **per_film), options)

@@ -66,7 +66,8 @@ class Source:
         net = entry.backbone(trust=trust)
         about, classifier = about_entry(entry, net), entry.classifier() if NAME in entry.card else None
         if classifier:
-            about = replace(about, classes=classifier.classes, link=classifier.link)
+            halves = {"half_widths": classifier.half_widths}
+            about = replace(about, classes=classifier.classes, link=classifier.link, **halves)
         return cls(entry, net, network_lines.parse(entry.card["backbone"]["lines"]), about, classifier)
 
     @torch.no_grad()
@@ -230,7 +231,7 @@ def load_weights(about: About, state: dict[str, Tensor], path: Path) -> Loaded:
     layer = take_classifier(net, about.input_size)
     if layer is None or layer.out_features != len(about.classes):
         raise UserError(f"{path}: its network has no classifier of {len(about.classes)} classes: export it again")
-    return Loaded(net.eval(), about, Classifier(nn.Sequential(layer), about.classes, about.link, {}))
+    return Loaded(net.eval(), about, Classifier(nn.Sequential(layer), about.classes, about.link, {}, about.half_widths))
 
 
 def pretrained_cfg(about: About) -> dict[str, object]:

@@ -82,7 +82,7 @@ class Onnx(Target):
         if about.classes is None:
             return Loaded(network.eval(), about)
         head = nn.Sequential(OnnxHead(path, *names_of(about.link)[-2:])).eval()
-        return Loaded(network.eval(), about, Classifier(head, about.classes, about.link, {}))
+        return Loaded(network.eval(), about, Classifier(head, about.classes, about.link, {}, about.half_widths))
 
 
 class OnnxNetwork(nn.Module):

@@ -17,6 +17,7 @@ import simulations_of_features as of_features
 
 from evaluation.ranking.truth.agreement import FEWEST
 from evaluation.results import class_means, measures, statistics
+from evaluation.results.numbers import MAE, R2, RMSE
 
 ROOT = Path(__file__).parents[3]
 COVERS = 0.92
@@ -33,6 +34,8 @@ QUICK: dict[str, Callable] = {
     "difference of classes": simulations.class_differences,
     "difference of episodes": simulations.episode_differences,
     "correlation": simulations.correlations,
+    **{name: partial(simulations.numbers, name) for name in (R2, MAE, RMSE)},
+    "difference of numbers": simulations.number_differences,
     "miou": partial(simulations.label_maps, "miou"),
     "pixel_accuracy": partial(simulations.label_maps, "pixel_accuracy"),
     "class_accuracy": partial(simulations.label_maps, "class_accuracy"),
@@ -97,10 +100,11 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/ranking/ranking.py:intervals": ("scores", "ranks"),
     "evaluation/report/cells.py:of_share": ("share",),
     "evaluation/results/comparison.py:_classes": ("difference of classes",),
-    "evaluation/results/comparison.py:_episodes": ("difference of episodes",),
+    "evaluation/results/comparison.py:_episodes": ("difference of episodes", "difference of numbers"),
     "evaluation/results/comparison.py:_images": ("difference of images",),
     "evaluation/results/measures.py:_precision": ("map11", "map"),
     "evaluation/results/measures.py:measure": ("share", "class means"),
+    "evaluation/results/numbers.py:measure_numbers.estimate": (R2, MAE, RMSE),
     "evaluation/results/power.py:detectable_classes": (NO_INTERVAL,),
     "evaluation/results/power.py:detectable_mean": (NO_INTERVAL,),
     "evaluation/results/power.py:detectable_share.excess": (NO_INTERVAL,),

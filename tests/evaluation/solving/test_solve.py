@@ -9,6 +9,7 @@ import pytest
 import random_entries
 import torch
 from PIL import Image
+from sklearn.metrics import r2_score
 
 import sslkit
 from evaluation.datasets import Reading
@@ -198,3 +199,42 @@ def test_without_labels_networks_are_compared_by_finding_views(
 def test_a_folder_has_one_process_at_a_time(zoo: Path, tmp_path: Path) -> None:
     with own_folder(tmp_path / "digits", "solve into"), pytest.raises(UserError, match=r"solve into .*digits: wait"):
         run(zoo, tmp_path)
+
+
+def write_table(folder: Path, count: int) -> Path:
+    """Digits with a table of their ink, the mean grey of each; the first has none."""
+    images = sslkit.open_images("digits")
+    rows = ["path,ink"]
+    for row in range(count):
+        picture = images[row]["images"][0].numpy()
+        Image.fromarray(picture).save(folder / f"{row:03}.png")
+        rows.append(f"{row:03}.png,{'' if row == 0 else 500 + picture.mean()}")
+    (folder / "list.csv").write_text("\n".join(rows))
+    return folder / "list.csv"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("tune", [False, True])
+def test_numbers_are_solved_by_the_same_way(
+    tune: bool, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuned, "MOST_EPOCHS", 1)
+    columns = {"label": "ink", "label_kind": "number"}
+    data = write_table(tmp_path, 80)
+    solution, _ = run([str(zoo / "net0")], tmp_path, data, columns=columns, tune=tune)
+    held_back, result = solution.problem.held_back, solution.answer.result
+    numbers = sslkit.load(solution.entry.folder).predict(held_back.images).values[:, 0]
+    assert result.value == pytest.approx(r2_score(held_back.y, numbers), abs=1e-3) and result.metric == "r2"
+    assert solution.entry.classifier().half_widths == pytest.approx((solution.answer.half,))
+    assert solution.controls[0].value > 0.99 and solution.decision.taken == ""  # ink is the mean of the pixels
+    assert len(solution.judged) == 1 + tune and solution.problem.count_unlabelled() == 1
+    said = "\n".join(output.lines(solution))
+    assert "root mean square error" in said and "split conformal" in said and "calibration" not in said
+    page = output.write_page(solution, tmp_path / "page.html").read_text()
+    assert "The largest errors" in page and "predicted 5" in page
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_too_few_numbers_are_one_line(zoo: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has 8 images with a number, and a model needs at least 10"):
+        run(zoo, tmp_path, write_table(tmp_path, 9), columns={"label": "ink", "label_kind": "number"})

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,19 @@ def test_an_export_predicts_like_its_entry(to: str, classifying) -> None:
     assert again.classes == CLASSES and again.classifier.link == SOFTMAX
     np.testing.assert_allclose(again.predict(pixels).values, model.predict(pixels).values, atol=1e-5)
     np.testing.assert_allclose(again.features(pixels).x, model.features(pixels).x, atol=1e-5)
+
+
+@pytest.mark.parametrize("to", READ)
+def test_numbers_keep_the_half_widths_of_their_intervals(to: str, classifying) -> None:
+    entry = classifying("resnet18", 16, 1, link=IDENTITY)
+    entry = entry.keep_classifier(replace(entry.classifier(), half_widths=(0.5, 2.0, 30.0)))
+    again = sslkit.load(zoo.export(entry, to=to)).predict(np.zeros((2, 1, 16, 16), np.uint8))
+    assert again.half_widths == (0.5, 2.0, 30.0)
+    assert again.columns() == ["path", *CLASSES, *(f"{name}_{end}" for name in CLASSES for end in ("low", "high"))]
+    first = next(again.lines())
+    np.testing.assert_allclose(
+        [first[1] - 0.5, first[1] + 0.5, first[3] + 30.0], [first[4], first[5], first[9]], rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("link", [SIGMOID, IDENTITY])
