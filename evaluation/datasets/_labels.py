@@ -52,7 +52,7 @@ def check_labels(split: Split, protocol: str, *, several: bool = False, numbers:
 def check_classes(splits: Sequence[Split], protocol: str) -> None:
     """Check that the training images have at least two classes, or enough numbers. Raises UserError."""
     if any(split.has_numbers for split in splits):
-        _check_numbers(splits, protocol)
+        _check_numbers(splits)
         return
     if any(split.y.ndim != 1 for split in splits):
         return
@@ -65,13 +65,12 @@ def check_classes(splits: Sequence[Split], protocol: str) -> None:
         )
 
 
-def _check_numbers(splits: Sequence[Split], protocol: str) -> None:
+def _check_numbers(splits: Sequence[Split]) -> None:
     first, y = splits[0], np.concatenate([split.y[is_labelled(split.y)] for split in splits])
     where = f"{first.name} ({first.split})"
     if len(y) < FEWEST_NUMBERS:
-        raise UserError(
-            f"{where} has {counted(len(y), 'image')} with a number, and {protocol} needs at least {FEWEST_NUMBERS}"
-        )
+        images = counted(len(y), "image")
+        raise UserError(f"{where} has {images} with a number, and at least {FEWEST_NUMBERS} are needed to learn from")
     if np.ptp(y) == 0:
         raise UserError(
             f"{where}: {first.classes[0]} is {y[0]:g} for all of {counted(len(y), 'image')}: nothing to learn"

@@ -20,7 +20,6 @@ from sslkit.errors import UserError
 from sslkit.terminal.say import counted
 
 PART, OF_NUMBERS = "a fifth of each class", "a fifth"
-WHO = "a model"
 FEW = 100  # labelled images; with fewer the interval on the held-back ones is wider than most differences
 
 
@@ -75,7 +74,7 @@ def open_problem(data: Any, reading: Reading, seed: int) -> Problem:
     opened = reading.open(data, "train", needs_labels=False, takes_numbers=True)
     train = readable(opened)
     learned = _take_labelled(train)
-    check_classes([learned], WHO)
+    check_classes([learned], "a classifier")
     held_back = _take_labelled(readable(reading.open(data, tested, takes_numbers=True)))
     near = near_across(learned, held_back, f"{tested} images of {learned.name}", reading.columns, is_given=True)
     told = f"held back: {counted(len(held_back), 'image')} of its own split {tested}"
@@ -99,7 +98,7 @@ def _divide(opened: Split, seed: int) -> Problem:
     """Hold a fifth of an undivided data set back."""
     whole = with_near_groups(readable(opened))
     labelled = _take_labelled(whole)
-    check_classes([labelled], WHO)
+    check_classes([labelled], "a classifier")
     learned, held_back = divide(labelled, seed, "to measure on")
     member_of, withheld = (whole.ids, held_back.ids) if whole.groups is None else (whole.groups, held_back.groups)
     pretrainable = _without_labels(opened, whole.ids[~np.isin(member_of, withheld)])

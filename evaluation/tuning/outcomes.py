@@ -103,7 +103,7 @@ def result_of(task: Task, records: Sequence[dict[str, Any]], names: Sequence[str
         **unseen.details(task.in_train, task.near_in_train),
         "mirror": task.mirror,
     }
-    return Result.fromestimate_of(
+    return Result.from_estimate(
         estimate,
         metric=task.metric,
         model=task.model.name,

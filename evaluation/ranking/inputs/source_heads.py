@@ -137,7 +137,7 @@ def _kind(name: str) -> str:
 
 def has_labels(split: Split) -> bool:
     """Return whether a linear classifier can be fitted on the labels: two classes with two images each."""
-    return split.y.ndim == 1 and int((np.bincount(split.y[split.y >= 0]) >= 2).sum()) >= 2
+    return split.y.ndim == 1 and not split.has_numbers and int((np.bincount(split.y[split.y >= 0]) >= 2).sum()) >= 2
 
 
 def _pretraining(entry: ZooEntry, kept: Collection[str], cache: str | Path | None) -> Split:

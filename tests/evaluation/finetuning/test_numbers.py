@@ -122,7 +122,7 @@ def test_from_a_table_to_predictions_with_their_ends(call: Callable[..., Finetun
     ("values", "said"),
     [
         ([1.5] * 20, "ink: it is 1.5 for all of 20 images"),
-        ([0.5, 1.5, 2.5, 3.5, 4.5], "with a number, and fine-tuning needs at least 10"),
+        ([0.5, 1.5, 2.5, 3.5, 4.5], "with a number, and at least 10 are needed"),
         ([*np.arange(0.5, 20), "dark"], r"020\.png: the label 'dark' is no finite number"),
         ([*np.arange(0.5, 20), "inf"], r"020\.png: the label 'inf' is no finite number"),
     ],

@@ -236,5 +236,5 @@ def test_numbers_are_solved_by_the_same_way(
 
 @pytest.mark.filterwarnings("ignore")
 def test_too_few_numbers_are_one_line(zoo: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has 8 images with a number, and a model needs at least 10"):
+    with pytest.raises(UserError, match="has 8 images with a number, and at least 10 are needed"):
         run(zoo, tmp_path, write_table(tmp_path, 9), columns={"label": "ink", "label_kind": "number"})
