@@ -68,7 +68,7 @@ class Predictions(Answers):
         return [*numbers, *(end for value, half in ends for end in (value - half, value + half))]
 
     def columns(self) -> list[str]:
-        names = list(apart(self.classes, HEAD[self.link]))
+        names = apart(self.classes, HEAD[self.link])
         ends = [f"{name}_{end}" for name, _ in zip(names, self.half_widths, strict=False) for end in ("low", "high")]
         return [*HEAD[self.link], *names, *ends]
 
