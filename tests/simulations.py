@@ -13,6 +13,7 @@ from evaluation.results.numbers import MAE, R2, RMSE, measure_numbers, share_of_
 from evaluation.results.over_groups import difference_over_groups
 from evaluation.results.statistics import bootstrap_mean, over_episodes, over_seeds, share
 from evaluation.tasks.segmentation import miou
+from sslkit.numerics.paired import pair
 
 Interval = tuple[float, float] | None
 Draws = Iterator[tuple[Interval, float]]
@@ -90,6 +91,15 @@ def image_differences(rng: np.random.Generator, count: int) -> Draws:
         n, better, worse = (30, 100, 300)[number % 3], *rng.uniform(0.02, 0.2, 2)
         drawn = rng.random(n)
         yield _images(drawn < better, drawn > 1 - worse, number)["interval"], better - worse
+
+
+def paired_images(rng: np.random.Generator, count: int) -> Draws:
+    """The same, by `pair`, and of the mean of two answers to each image."""
+    for number in range(count):
+        n, better, worse = (30, 100, 300)[number % 3], *rng.uniform(0.02, 0.2, 2)
+        drawn = rng.random((2 if number % 2 else 1, n))
+        gain = pair((drawn < better).mean(0), (drawn > 1 - worse).mean(0))
+        yield (gain.low, gain.high), better - worse
 
 
 def episode_differences(rng: np.random.Generator, count: int) -> Draws:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evaluation.results.statistics import ROUNDING
+from sslkit.numerics.paired import ROUNDING
 
 # Losses are means over rows. Two processors reach them by the same steps, so they differ by float32 rounding, about
 # 2^-24 of the loss for each of a few layers, or near 0 by the float64 rounding of logits up to 1,000.

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.results.statistics import Estimate, clopper_pearson, over_groups, t_quantile
+from evaluation.results.statistics import Estimate, clopper_pearson, over_groups
+from sslkit.numerics.paired import t_quantile
 from sslkit.numerics.wilson import Z95, effective_rows, wilson, wilson_ends
 
 SMALL = 0.75  # of the harmonic mean of the sizes: classes below it may decide the error, and not be like the others

@@ -14,7 +14,6 @@ from evaluation.results.over_groups import difference_over_groups
 from evaluation.results.power import detectable_classes, detectable_mean, detectable_share
 from evaluation.results.result import Result
 from evaluation.results.statistics import (
-    ROUNDING,
     bootstrap_mean,
     generator,
     holm,
@@ -24,6 +23,7 @@ from evaluation.results.statistics import (
 )
 from sslkit.decision import LEVEL
 from sslkit.errors import UserError
+from sslkit.numerics.paired import ROUNDING
 from sslkit.runtime.context import Computing
 from sslkit.terminal.say import counted
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from evaluation.results.class_means import never_vary
-from evaluation.results.statistics import ROUNDING, generator, sign_flip, t_quantile
+from evaluation.results.statistics import generator, sign_flip
+from sslkit.numerics.paired import ROUNDING, sum_over_groups, t_quantile
 
 EXACT = 14  # groups up to which all 16,384 ways to swap are tried, nearly as many as are drawn for more
 FLIPS = 19_999  # draws of the randomisation test: its smallest p is 1 / 20,000
@@ -21,16 +22,13 @@ def difference_over_groups(
     The interval is Student's t with the variance between groups, and one degree of freedom less than groups (Liang &
     Zeger 1986, Biometrika 73:13, with the usual correction for few groups).
     """
-    member = np.unique(groups, return_inverse=True)[1]
-    sums, sizes = np.bincount(member, differences), np.bincount(member, weights)
-    mean, count = float(sums.sum()), len(sums)
-    error = float(np.square(sums - mean * sizes).sum() * count / (count - 1)) ** 0.5
+    mean, error, count = sum_over_groups(differences, weights, groups)
     quantile = t_quantile(0.975, count - 1)
     ends = max(mean - quantile * error, -most), min(mean + quantile * error, most)
     return {
         "difference": mean,
         "interval": ends if error > ROUNDING else never_vary(mean, count),
-        "p": swap_groups(sums, seed),
+        "p": swap_groups(np.bincount(np.unique(groups, return_inverse=True)[1], differences), seed),
         "test": "randomisation over groups",
         "detectable": (quantile + t_quantile(0.8, count - 1)) * error or None,
     }

@@ -3,7 +3,7 @@
 import numpy as np
 
 from evaluation.results.class_means import variance_over_classes
-from evaluation.results.statistics import t_quantile
+from sslkit.numerics.paired import t_quantile
 from sslkit.numerics.wilson import Z95
 
 Z80 = 0.8416212335729143  # quantile of the normal distribution: a power of 80 %, the convention

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sslkit.errors import UserError
+from sslkit.numerics.paired import ROUNDING, t_quantile
 from sslkit.numerics.wilson import effective_rows, wilson
 from sslkit.runtime.context import Computing
 
-ROUNDING = 1e-9  # accuracies, and ends of an interval, that differ by less are equal
 CELLS = 2**22  # resampling counts in memory at once
 LEAST = 30  # images below which the interval of a statistic that is no mean held its value in less than 92 %
 BLOCKS = 100  # of the jackknife: its error of the width is 7 %, at a tenth of the bootstrap's cost
@@ -235,13 +235,6 @@ def holm(p: Sequence[float]) -> np.ndarray:
 def generator(seed: int, purpose: str) -> np.random.Generator:
     """Return the random generator of one purpose, independent of other purposes and of numpy's global generator."""
     return np.random.default_rng(int.from_bytes(hashlib.sha256(f"{purpose} {seed}".encode()).digest()[:16], "little"))
-
-
-def t_quantile(q: float, free: float) -> float:
-    """Return quantile q of Student's t with `free` degrees of freedom."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(free, q))
 
 
 def _with_room(estimate: Estimate, n: float) -> Estimate:

@@ -17,21 +17,30 @@ QUERIES, VOTES = 4096, 2**22  # rows, and class votes, held in memory at a time
 def knn_accuracy(
     bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, k: int = K, temperature: float = TEMPERATURE
 ) -> float:
-    """Accuracy of `evaluation.knn` without its checks: a row without a direction votes for nothing and counts as wrong.
+    """The share of `knn_hits`."""
+    return _share(knn_hits(bank, bank_y, query, query_y, k=k, temperature=temperature))
 
-    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,). k is at most N. Among equal votes, and among equally
-    similar images for the k-th place, the smaller class wins, and rounding decides neither.
+
+def knn_hits(
+    bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, k: int = K, temperature: float = TEMPERATURE
+) -> np.ndarray:
+    """(M,) bool: which queries `evaluation.knn` gets right, without its checks.
+
+    bank: (N, D), bank_y: (N,), query: (M, D), query_y: (M,). k is at most N. A row without a direction votes for
+    nothing and counts as wrong. Among equal votes, and among equally similar images for the k-th place, the smaller
+    class wins, and rounding decides neither.
     """
     if k > len(bank):
         raise UserError(f"eval.k={k} neighbours, but only {len(bank)} images; lower eval.k")
     bank, bank_y, query, query_y = (x.numpy() for x in (bank, bank_y, query, query_y))
     order, asked = np.flatnonzero(bank.any(1)), np.flatnonzero(query.any(1))
+    right = np.zeros(len(query), bool)
     if not len(order):
-        return 0.0
+        return right
     order = order[np.argsort(bank_y[order], kind="stable")]
     k = min(k, len(order))
-    voted = predict(bank, bank_y, order, query, asked, [k], temperature)[k]
-    return float((voted == query_y[asked]).sum() / len(query))
+    right[asked] = predict(bank, bank_y, order, query, asked, [k], temperature)[k] == query_y[asked]
+    return right
 
 
 def predict(
@@ -62,14 +71,23 @@ def predict(
 
 
 def probe_accuracy(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, c: float = STRENGTH) -> float:
-    """Accuracy of the logistic regression of `evaluation.linear_probe`, with one strength c instead of a search.
+    """The share of `probe_hits`."""
+    return _share(probe_hits(bank, bank_y, query, query_y, c=c))
+
+
+def probe_hits(bank: Tensor, bank_y: Tensor, query: Tensor, query_y: Tensor, *, c: float = STRENGTH) -> np.ndarray:
+    """(M,) bool: which queries the regression of `evaluation.linear_probe` gets right, of one strength c, not searched.
 
     Features are standardised by the bank's. Its objective is within PROBE_TOL of the optimum.
     """
     mean, std = scale_of(bank)
     problem = softmax_problem((bank - mean) / std, bank_y.numpy(), torch.float32)
     probe = problem.fit(c, tol=PROBE_TOL)
-    return float((probe.predict((query - mean) / std) == query_y.numpy()).mean())
+    return probe.predict((query - mean) / std) == query_y.numpy()
+
+
+def _share(hits: np.ndarray) -> float:
+    return float(hits.sum() / len(hits))
 
 
 def scale_of(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -30,8 +30,11 @@ def epoch_lines(epoch: Epoch, weights: Mapping[str, float], width: int | None = 
     width = width or columns()
     noted = epoch.noted
     words = [f"epoch {epoch.number}/{epoch.of}"]
-    for key, label in (("knn", f"{epoch.k}-NN"), ("probe", "online probe")):
-        words += [f"  {label} {100 * noted[key]:.1f} %"] if key in noted else []
+    ends = [f"{100 * noted[key]:.1f}" for key in ("gain_low", "gain_high") if key in noted]
+    gain = f" ({100 * noted['gain']:+.1f} points on its start, {ends[0]} to {ends[1]})" if ends else ""
+    for key, label in (("knn", f"{epoch.k}-NN"), ("found", "other view found"), ("probe", "online probe")):
+        words += [f"  {label} {100 * noted[key]:.1f} %{'' if key == 'probe' else gain}"] if key in noted else []
+    words += [f"  patches (DSE) {noted['dse']:.3f}"] if "dse" in noted else []
     if "rankme" in noted:
         words += [f"  rank of z {noted['rankme']:.1f}", f"  std {noted['std']:.2f}"]
     speed = f"  {noted['images_per_second']:,.0f} {epoch.unit}/s"

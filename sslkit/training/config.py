@@ -134,6 +134,23 @@ class Config(Computing, DataOptions):
         most=10**9,
     )
     freeze_norm: bool = setting(False, "keep the means and variances of the batch normalisation of init=")
+    interpolate: float | str = setting(
+        AUTO,
+        "share of the trained weights in those that are kept, the rest is the start's (init=); auto: the best of some "
+        "shares on half of the held-out images, 1 where fewer than 100 have labels",
+        above=0,
+        most=1,
+        choices=(AUTO,),
+    )
+    keep: str = setting(
+        "last",
+        "the epoch whose weights are kept: last, or best on half of the held-out images, without labels by finding the "
+        "other view",
+        choices=("last", "best"),
+    )
+    stop: int | None = setting(
+        None, "end after so many evaluations without gain, measured as of keep=best; null: never", least=1, most=10**6
+    )
     epochs: int = setting(6, "passes over the data", least=1, most=10**9)
     batch_size: int = setting(128, "images (or videos) a step, over all devices", least=2, most=2**20)
     image_size: int | None = setting(
@@ -227,6 +244,9 @@ def _check(config: Config) -> None:
             f"unfreeze={config.unfreeze:g} epochs of {config.epochs}: the network would never be trained; give fewer "
             "epochs, or a share of the steps such as unfreeze=0.1"
         )
+    if config.interpolate not in (AUTO, 1) and config.init is None:
+        share = f"interpolate={config.interpolate:g}"
+        raise UserError(f"{share} is between the weights of init= and the trained ones: give init=, or leave it out")
     config.data.check(config)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sslkit.backbones import words
 from sslkit.composition.method import Method
 from sslkit.data.cached_images import CachedImages, Room
 from sslkit.data.decoded_images import DecodedImages
@@ -23,6 +24,7 @@ from sslkit.terminal import say
 from sslkit.terminal.say import counted
 from sslkit.training.config import Config
 
+LEAST_TO_CHOOSE = 100  # held-out images, of which half choose: one of 50 is two points, as much as weights differ by
 PUBLISHED_SIZE, CPU_SIZE = 224, 96  # pixels of views from files: as published, and as a CPU finishes
 
 
@@ -30,6 +32,8 @@ PUBLISHED_SIZE, CPU_SIZE = 224, 96  # pixels of views from files: as published, 
 class Data:
     """train: training images. bank, query: images to train and to test kNN and probe on; None if unlabelled.
 
+    choice: held-out images apart from query, by which the weights to keep are chosen; None where none are, see
+    `sslkit.training.choosing`.
     held_out: whether the query images are from a held-out split.
     fixed: training images without a draw in each epoch, for priors: of videos the center clips.
     withheld: rows whose labels an objective that learns from labels may not see, without a held-out split.
@@ -42,6 +46,7 @@ class Data:
     held_out: bool = True
     fixed: Images | None = None
     withheld: np.ndarray | None = None
+    choice: CachedImages | None = None
 
     @property
     def unit(self) -> str:
@@ -132,12 +137,13 @@ def _with_judges(data: Data, config: Config, clean: Callable[[str], Images]) -> 
         if query.classes != bank.classes or not np.isin(query.labels, bank.labels).all():
             _number_as_learned(query, bank)
         bank, query = (cap(images, config, room=room) for images in (bank, query))
-        return _drop_few_labels(replace(data, bank=bank, query=query), config)
+        return _set_apart(_drop_few_labels(replace(data, bank=bank, query=query), config), config, room)
     learned, asked = held_out_rows(bank.labels, bank.groups)
     labelled = (bank.labels[rows][bank.labels[rows] >= 0] for rows in (learned, asked))
     withheld = None if too_few(*labelled) else asked  # all, whatever eval.max_images is
     bank, query = (cap(bank, config, rows, room=room) for rows in (learned, asked))
-    return _drop_few_labels(replace(data, bank=bank, query=query, held_out=False, withheld=withheld), config)
+    data = replace(data, bank=bank, query=query, held_out=False, withheld=withheld)
+    return _set_apart(_drop_few_labels(data, config), config, room)
 
 
 def _number_as_learned(query: Images, bank: Images) -> None:
@@ -170,6 +176,25 @@ def _drop_few_labels(data: Data, config: Config) -> Data:
             f"eval.k={config.eval.k} neighbours, but only {len(learned)} labelled {data.unit}: lower eval.k"
         )
     return data
+
+
+def _set_apart(data: Data, config: Config, room: Room) -> Data:
+    """Take half of the held-out images, of whole groups, to choose weights by, where the run chooses."""
+    if data.query is None or not chooses(config, len(data.query.rows)):
+        return data
+    images, rows = data.query.images, data.query.rows
+    groups = None if images.groups is None else images.groups[rows]
+    halves = held_out_rows(images.labels[rows], groups, share=0.5)
+    if any(too_few(data.bank.images.labels[data.bank.rows], images.labels[rows[half]]) for half in halves):
+        return data
+    query, choice = (CachedImages(images, rows[half], room=room) for half in halves)
+    return replace(data, query=query, choice=choice)
+
+
+def chooses(config: Config, count: int) -> bool:
+    """Return whether the run chooses weights, where so many held-out images have labels."""
+    is_between = config.init is not None and config.interpolate == words.AUTO and count >= LEAST_TO_CHOOSE
+    return config.keep == "best" or config.stop is not None or is_between
 
 
 def too_few(learned: np.ndarray, asked: np.ndarray) -> bool:

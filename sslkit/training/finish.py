@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,14 +20,16 @@ from sslkit.numerics.figures import NoMap, plot_embedding
 from sslkit.runtime.checkpoint import PREVIOUS
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
+from sslkit.training.choosing import BEST
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, cap
 from sslkit.training.elsewhere import Elsewhere, measure_controls, measure_network
 from sslkit.training.monitor import History
-from sslkit.training.quick_evaluation import evaluate, evaluate_pixels, features
+from sslkit.training.quick_evaluation import Hits, evaluate, evaluate_pixels, features, gains
+from sslkit.training.start import Start
 from sslkit.training.summary import summary
 from sslkit.training.view_retrieval import measure_views
-from sslkit.zoo.entry import CARD, ZooEntry, newest, preprocessing, save, update
+from sslkit.zoo.entry import CARD, CHECKPOINTS, ZooEntry, newest, preprocessing, save, update
 from sslkit.zoo.heads import LABELS, PROTOTYPES, Head
 from sslkit.zoo.loading import load_lines
 from sslkit.zoo.provenance import provenance
@@ -39,52 +41,56 @@ def finish(
     method: Method,
     folder: Path,
     *,
-    start: Mapping[str, Any],
-    where: Elsewhere | None,
+    start: Start,
     history: History,
     unreadable: set[str],
-    computed: dict[str, Any],
+    kept: dict[str, Any],
+    end: dict[str, torch.Tensor] | None,
     asked: Config,
 ) -> ZooEntry:
     """Write the weights and the card, then, each on its own, what is told of them; print the summary.
 
-    asked: settings as given. computed: device, processes, threads and precision. start: what was measured of the first
-        weights, judged, views and elsewhere. where: of the last.
+    asked: settings as given. start: what was measured of the first weights. kept: fields of the card on the weights
+        that are kept, and on the computation. end: the backbone's last weights where they are not kept.
 
     A part that fails costs no other: it is one warning, and a name in the card's field `missing`. A run whose card
     lists such names is not finished, and resume=true makes all parts again.
     """
-    before, k = start["judged"], config.eval.k
+    before, k = start.judged, config.eval.k
     judged = Judged(k, data.held_out, before, "given weights" if _init(method) else "random weights")
     training = cache(partial(_training_features, config, data, method))
     parts: dict[str, Callable[[], dict[str, Any] | None]] = {
         "metrics.csv": history.write,  # a resumed run may lack the file, or a part of it
-        "the evaluation": lambda: {
-            "after": evaluate(method, data, k),
-            "pixels": evaluate_pixels(data, k),
-        },
-        "the views": lambda: {"views": {"before": start["views"], "after": measure_views(method, data)}},
-        "other images": lambda: _measure_elsewhere(where, start["elsewhere"], method, k),
+        "the evaluation": lambda: {**_measure_again(method, data, k, start.right), "pixels": evaluate_pixels(data, k)},
+        "the views": lambda: _measure_views(method, data, start.views, start.right),
+        "other images": lambda: _measure_elsewhere(start.where, start.elsewhere, method, k),
         "the diagnostics": lambda: _diagnose(training()[0]),
-        "the source head": lambda: _keep_head(entry, config, method),
+        "the source head": lambda: _keep_head(entry, config, method) if end is None else None,
         "loss.png": lambda: plot_terms(history.rows, history.terms, folder / "loss.png", judged),
         "embedding.png": lambda: _picture(config, data, method, folder, training),
     }
     card = make_card(config, data, method)
-    card |= {"seconds": round(history.seconds, 1), "computed": computed, "before": before, "missing": list(parts)}
+    card |= {**kept, "seconds": round(history.seconds, 1), "before": before, "missing": list(parts)}
+    if end is not None:
+        save(
+            folder / CHECKPOINTS / f"{folder.name}-end",
+            end,
+            {**make_card(config, data, method), "epochs": kept["epochs"]},
+        )
     entry = save(folder, method.backbone.export(), card)
     fields, missing = {}, []
     for name, make in parts.items():
         with _apart(name, missing):
             fields |= make() or {}
     # The loader of training images meets neither held-out images nor videos that were left out at the start.
-    judged_on = (subset.unreadable for subset in (data.bank, data.query) if subset is not None)
+    judged_on = (subset.unreadable for subset in (data.bank, data.query, data.choice) if subset is not None)
     fields["unreadable"] = sorted(unreadable.union(getattr(data.train, "skipped", ()), *judged_on))
     with _apart(CARD, missing):
         entry = update(entry, **fields, missing=missing)
     with _apart("the summary", missing):
         shutil.rmtree(newest(folder), ignore_errors=True)
-        (folder / PREVIOUS).unlink(missing_ok=True)  # not needed any more
+        for path in (PREVIOUS, *(() if missing else (BEST,))):  # not needed any more
+            (folder / path).unlink(missing_ok=True)
         say.lines(summary(entry, data, asked, time.perf_counter() - history.made))
     return entry
 
@@ -122,6 +128,20 @@ def _apart(name: str, missing: list[str]) -> Iterator[None]:
         missing.append(name)
         reason = first_line(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line(error)}"
         say.warn(f"{name} could not be made, all else is kept: {reason}; {say.CALL} makes it again", stacklevel=2)
+
+
+def _measure_again(method: Method, data: Data, k: int, before: Hits) -> dict[str, Any]:
+    """The fields of the card on labelled images: the numbers, and their differences to the start."""
+    after, right = evaluate(method, data, k)
+    return {"after": after, "gains": {name: gain.of_card() for name, gain in gains(right, before, data.query).items()}}
+
+
+def _measure_views(method: Method, data: Data, numbers: dict[str, Any] | None, before: Hits) -> dict[str, Any]:
+    """The fields of the card on views of images without labels."""
+    after, right = measure_views(method, data)
+    views = {"views": {"before": numbers, "after": after}}
+    found = gains(right, before, None)
+    return views | ({"gains": {name: gain.of_card() for name, gain in found.items()}} if found else {})
 
 
 def _measure_elsewhere(

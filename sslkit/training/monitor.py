@@ -4,7 +4,7 @@ import copy
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from sslkit.files.writing import write_csv
 from sslkit.numerics import diagnostics
-from sslkit.numerics.accuracy import knn_accuracy, scale_of
+from sslkit.numerics.accuracy import knn_hits, scale_of
+from sslkit.numerics.paired import Paired
 from sslkit.numerics.wilson import units_of
 from sslkit.runtime.device import Late
 from sslkit.runtime.loop import Hook, Loop
@@ -23,7 +24,21 @@ from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.terminal.epoch_lines import Epoch, epoch_lines
 from sslkit.training.data import Data
-from sslkit.training.quick_evaluation import Probe, collapse, count_units, features, harm, of_largest_class, zeros
+from sslkit.training.quick_evaluation import (
+    Hits,
+    Probe,
+    collapse,
+    count_units,
+    features,
+    gains,
+    harm,
+    hits,
+    of_largest_class,
+    shares,
+    usefulness,
+    zeros,
+)
+from sslkit.training.view_retrieval import measure_views
 
 MOST_STEPS, ROWS = 20, 200  # steps between two rows, and rows of the loss in a short run
 LOWER = "training may be ruining the backbone: lower optimizer.lr, or set optimizer.clip=1"
@@ -158,15 +173,18 @@ class History(Hook):
 class Monitor(Hook):
     """Evaluates every `every` epochs, writes into the history, warns of a collapse and of a backbone that gets worse.
 
-    data: bank and query are used if it has labels; only rank 0 reads them. before: the evaluation of the first weights.
+    data: bank and query are used if it has labels; only rank 0 reads them. before: which images the first weights get
+        right. compares: whether to find other views of images without labels, and to tell gains on the first weights.
+    scores: what the weights of an epoch are compared by, see `usefulness`; None of an epoch that is not evaluated.
     """
 
     def __init__(
-        self, data: Data, history: History, *, every: int, k: int, before: Callable[[], Mapping[str, float] | None]
+        self, data: Data, history: History, *, every: int, k: int, before: Callable[[], Hits], compares: bool
     ) -> None:
-        self.bank, self.query = data.bank, data.query
+        self.data, self.bank, self.query = data, data.bank, data.query
         self.history = history
-        self.every, self.k, self.before = every, k, before
+        self.every, self.k, self.before, self.compares = every, k, before, compares
+        self.scores: np.ndarray | None = None
         self.told: set[str] = set()
         self.z: deque[Tensor] = deque()
         self.to_come = 0  # embeddings in the rest of the epoch
@@ -193,6 +211,7 @@ class Monitor(Hook):
     def epoch_end(self, loop: Loop) -> None:
         z = torch.cat(list(self.z))[-WINDOW:].cpu()
         self.z.clear()  # the window starts empty in each epoch, also after a resume
+        self.scores = None
         last = loop.epoch + 1 == loop.epochs
         if not last and (loop.epoch + 1) % self.every:
             return
@@ -204,8 +223,18 @@ class Monitor(Hook):
                 self.history.noted |= {"rankme": rank, "std": std}
                 if reason := collapse(rank, std, *z.shape):
                     say.warn(f"epoch {loop.epoch + 1}: the embedding is collapsing: {reason}", stacklevel=2)
-                if self.probe is not None:
-                    self.history.noted |= self._judge(loop)
+                self.history.noted |= self._find_views(loop) if self.probe is None else self._judge(loop)
+
+    def _find_views(self, loop: Loop) -> dict[str, float]:
+        _, right = measure_views(loop.module.method, self.data) if self.compares else ({}, {})
+        if not right:
+            return {}
+        self.scores = usefulness(right)
+        return {**shares(right), **self._tell_gain(gains(right, self.before(), None).get("found"))}
+
+    def _tell_gain(self, gain: Paired | None) -> dict[str, float]:
+        told = self.compares and gain is not None
+        return {"gain": gain.mean, "gain_low": gain.low, "gain_high": gain.high} if told else {}
 
     def _judge(self, loop: Loop) -> dict[str, float]:
         device, method = loop.device, loop.module.method
@@ -214,14 +243,17 @@ class Monitor(Hook):
         mean, std = scale_of(x)
         self.probe.learn(((x - mean) / std).to(device), y.to(device))
         probe = self.probe.accuracy(((query - mean) / std).to(device), query_y.to(device))
-        knn = knn_accuracy(x, y, query, query_y, k=self.k)
+        right = {"knn": knn_hits(x, y, query, query_y, k=self.k)}
+        gain, knn = gains(right, self.before(), self.query).get("knn"), shares(right)["knn"]
         units = units_of({"n": len(query), **count_units(self.query)})
-        self._warn(loop.epoch + 1, knn, units, zeros(x, query))
-        return {"knn": knn, "probe": probe}
+        self._warn(loop.epoch + 1, knn, units, gain, zeros(x, query))
+        if self.data.choice is not None:
+            self.scores = usefulness(hits((x, y), features(method, self.data.choice), self.k))
+        return {"knn": knn, "probe": probe, **self._tell_gain(gain)}
 
-    def _warn(self, epoch: int, knn: float, units: int, dead: str | None) -> None:
+    def _warn(self, epoch: int, knn: float, units: int, gain: Paired | None, dead: str | None) -> None:
         """Warn once of an accuracy below the start's or the largest class's, and once of features that are zero."""
-        worse = harm(knn, units, self.before() or {}, of_largest_class(self.query))
+        worse = harm(knn, units, gain, of_largest_class(self.query))
         lines = {"worse": worse and f"{self.k}-NN is {100 * knn:.1f} %, below {' and '.join(worse)}", "dead": dead}
         for kind, line in lines.items():
             if line and kind not in self.told:

@@ -14,9 +14,7 @@ from torch import nn
 
 from sslkit.composition.method import Method
 from sslkit.data import same_data
-from sslkit.data.images import Images
-from sslkit.data.views.cropped import CroppedImages
-from sslkit.errors import RunFailed, UserError
+from sslkit.errors import RunFailed
 from sslkit.files.leases import own_folder
 from sslkit.files.writing import sweep
 from sslkit.runtime import loggers, processes
@@ -27,23 +25,22 @@ from sslkit.runtime.hardware import deterministic, explain_failures, fuses, one_
 from sslkit.runtime.loop import Hook, Loader, Loop
 from sslkit.runtime.progress import ProgressBar
 from sslkit.runtime.signals import JOB, handlers, is_requeued
-from sslkit.runtime.waiting import together
 from sslkit.terminal import say
 from sslkit.training import build, run
+from sslkit.training.choosing import Best, check_choice, settle_weights, weights_of
 from sslkit.training.config import Config, parse_settings
 from sslkit.training.data import Data, images_of, open_data, rows_to_learn
-from sslkit.training.elsewhere import Elsewhere, measure_network, open_elsewhere
+from sslkit.training.elsewhere import open_elsewhere
 from sslkit.training.estimate import announce_cost
 from sslkit.training.finish import Newest, finish
 from sslkit.training.loading import Unreadable, load, to_device
 from sslkit.training.machine import check_trainer, compile_networks, demand, describe_computation, fabric_of
 from sslkit.training.monitor import History, Monitor
-from sslkit.training.pictures import save_views
-from sslkit.training.quick_evaluation import evaluate, line_of_near, of_start
+from sslkit.training.patches import Patches
 from sslkit.training.settled import Settled
+from sslkit.training.start import Start
 from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, peak_lr
 from sslkit.training.summary import announce
-from sslkit.training.view_retrieval import measure_views
 from sslkit.zoo.entry import ZooEntry
 
 _TRAINED: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # module objects that were given as backbone
@@ -88,6 +85,7 @@ def pretrain(
         check_trainer(asked)
         warn_of_trained(module)
     data = open_data(config, dataset)
+    check_choice(config, data)
     settled = settled or Settled(asked, build.choose(asked, data, module))
     model = build.build_method(settled.config, data, module)
     if asked.dry:
@@ -155,12 +153,16 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
     where = open_elsewhere(config, data)
     start = Start(data, shown, folder, config.eval.k, origin and origin.sha256, content, where)
     # History comes before the monitor, so that its clock stops before the evaluation starts.
-    monitor = Monitor(data, history, every=config.eval.every, k=config.eval.k, before=lambda: start.judged)
+    compares = origin is not None or config.keep == "best" or config.stop is not None
+    how = {"every": config.eval.every, "k": config.eval.k, "compares": compares}
+    monitor = Monitor(data, history, before=lambda: start.right, **how)
+    best, first = Best(config, monitor, folder), None if origin is None else weights_of(method)
     module, count = Pretraining(method, build.heads_first(config, data, method)), build.steps(config, data)
     prepare = Prepare(data, config.cache and Path(config.cache), count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.
     hooks: list[Hook] = [compile_networks(config, method)] if config.trainer.compile else []
-    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, unreadable]
+    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, best, unreadable]
+    hooks += [Patches(data, history, folder, config.eval.every)] if origin is not None else []
     if config.progress:
         hooks.append(ProgressBar(unit=data.unit, size=config.batch_size))
     write = LastTwo(folder, checkpoint).write
@@ -172,59 +174,11 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
         return None
     with explain_failures(demand(config, data), folder, loop):
         content.wait()
-        seen = {"start": start.first_numbers, "where": where, "history": history, "unreadable": unreadable.paths}
-        return finish(
-            config, data, method, folder, **seen, computed=describe_computation(loop, config), asked=settled.asked
-        )
-
-
-@dataclass
-class Start(Hook):
-    """Before the first step, on the device: save a picture of the views and evaluate the initial weights.
-
-    init: sha256 of these weights; None for random ones. where: see `elsewhere`.
-    """
-
-    data: Data
-    shown: Images | CroppedImages
-    folder: Path
-    k: int
-    init: str | None
-    content: same_data.Content
-    where: Elsewhere | None
-    judged: dict[str, float] | None = None
-    views: dict[str, dict[str, float]] | None = None
-    elsewhere: dict[str, Any] | None = None
-
-    def begin(self, loop: Loop) -> None:
-        with together("the evaluation of the first weights"):
-            if loop.is_main and self.judged is None:
-                save_views(loop.module.method, self.shown, self.folder / "views.png")
-                self.judged = evaluate(loop.module.method, self.data, self.k)
-                self.views = measure_views(loop.module.method, self.data)
-                self.elsewhere = measure_network(self.where, loop.module.method, self.k)
-                if self.data.bank is not None:
-                    if line := line_of_near(self.data):
-                        say.line(f"note      {line}")
-                    say.line(of_start(self.judged, self.data, self.k))
-
-    def batch_end(self, *_: object) -> None:
-        self.content.known()  # ends a resumed run whose images are found to be others
-
-    def state(self) -> dict[str, Any]:
-        return {**self.first_numbers, **self.content.state(), "init": self.init}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        if processes.is_main():  # `Prepare` compares the processes
-            self.content.check(state, self.folder)
-        if state.get("init") != self.init:
-            raise UserError(f"the weights of init= have changed since {self.folder} was started: start a new run")
-        self.judged, self.views, self.elsewhere = (state[name] for name in self.first_numbers)
-
-    @property
-    def first_numbers(self) -> dict[str, Any]:
-        """What is known of the first weights."""
-        return {"judged": self.judged, "views": self.views, "elsewhere": self.elsewhere}
+        kept = best.restore_best(loop, method)
+        between, end = settle_weights(config, data, method, first)
+        kept |= {**between, "computed": describe_computation(loop, config)}
+        seen = {"start": start, "history": history, "unreadable": unreadable.paths}
+        return finish(config, data, method, folder, **seen, kept=kept, end=end, asked=settled.asked)
 
 
 @dataclass

@@ -14,10 +14,12 @@ from sslkit.data.likeness import hash_images
 from sslkit.data.pixel_digest import digests_of_arrays
 from sslkit.errors import RunFailed, UserError
 from sslkit.numerics import diagnostics
-from sslkit.numerics.accuracy import knn_accuracy, probe_accuracy
+from sslkit.numerics.accuracy import knn_hits, probe_accuracy, probe_hits
+from sslkit.numerics.paired import Paired, pair
 from sslkit.numerics.wilson import independent_rows, wilson
 from sslkit.training.data import Data, too_few
 
+Hits = dict[str, np.ndarray]  # of each measure, which images are right
 BATCH = 256  # images, of the features, see `Item.rows_at_once`
 DRAWS = 20  # of one image of each class: the mean of them has a standard error of about a point
 SIDE = 16  # pixels of a side as features: 768 in colour, as many as a network has
@@ -82,11 +84,20 @@ def of_start(judged: Mapping[str, float], data: Data, k: int) -> str:
     )
 
 
-def harm(knn: float, n: int, before: Mapping[str, float], largest: float) -> list[str]:
-    """What an accuracy is below, beyond its interval: the start, the largest class. knn: of n images, by neighbours."""
-    most = wilson(knn, n)[1]
-    than = {"before training": before.get("knn", 0.0), "by always answering the largest class": largest}
-    return [f"{100 * share:.1f} % {how}" for how, share in than.items() if share > most]
+def of_views(found: np.ndarray) -> str:
+    """The line on the first weights, of images without labels. found: (N,) bool, see `measure_views`."""
+    return f"before    the other view of {100 * found.mean():.1f} % of {len(found):,} images is found among all"
+
+
+def harm(knn: float, n: int, gain: Paired | None, largest: float) -> list[str]:
+    """What an accuracy is below, beyond its interval: the start, the largest class. knn: of n images, by neighbours.
+
+    gain: its difference to the start.
+    """
+    is_worse = gain is not None and gain.high < 0
+    worse = [f"{100 * (knn - gain.mean):.1f} % before training"] if is_worse else []
+    always = f"{100 * largest:.1f} % by always answering the largest class"
+    return [*worse, *([always] if largest > wilson(knn, n)[1] else [])]
 
 
 def zeros(*parts: Tensor) -> str | None:
@@ -95,17 +106,20 @@ def zeros(*parts: Tensor) -> str | None:
     return f"the features of {dead:,} of {n:,} images are zero" if dead > MOST_ZERO * n else None
 
 
-def evaluate(method: Method, data: Data, k: int) -> dict[str, float]:
-    """kNN, the quick probe and crowding of the current backbone; empty without labels, or if too few can be read."""
+def evaluate(method: Method, data: Data, k: int) -> tuple[dict[str, float], Hits]:
+    """kNN, the quick probe and crowding of the current backbone, and `hits`; both empty without labels, or if too few
+    can be read.
+    """
     if data.bank is None:
-        return {}
+        return {}, {}
     bank, query = (features(method, subset) for subset in (data.bank, data.query))
     if too_few(bank[1].numpy(), query[1].numpy()):
-        return {}
+        return {}, {}
+    right = hits(bank, query, k)
     crowded = diagnostics.crowding(*query)
     more = {"inter": crowded.inter, "intra": crowded.intra, "n": len(query[0]), **count_units(data.query)}
-    more |= {"largest": of_largest_class(data.query)}
-    return {**accuracies(bank, query, k), **more}
+    more |= {"largest": of_largest_class(data.query), "few": few_accuracy(*bank, *query)}
+    return {**shares(right), **more}, right
 
 
 def evaluate_pixels(data: Data, k: int) -> dict[str, float]:
@@ -118,11 +132,33 @@ def evaluate_pixels(data: Data, k: int) -> dict[str, float]:
 
 def accuracies(bank: tuple[Tensor, Tensor], query: tuple[Tensor, Tensor], k: int) -> dict[str, float]:
     """kNN, the quick probe, and the probe of one label a class, of features (N, D) with labels (N,)."""
-    return {
-        "knn": knn_accuracy(*bank, *query, k=k),
-        "probe": probe_accuracy(*bank, *query),
-        "few": few_accuracy(*bank, *query),
-    }
+    return {**shares(hits(bank, query, k)), "few": few_accuracy(*bank, *query)}
+
+
+def hits(bank: tuple[Tensor, Tensor], query: tuple[Tensor, Tensor], k: int) -> Hits:
+    """Which queries kNN and the quick probe get right, {"knn": (M,) bool, "probe": (M,) bool}."""
+    return {"knn": knn_hits(*bank, *query, k=k), "probe": probe_hits(*bank, *query)}
+
+
+def shares(right: Hits) -> dict[str, float]:
+    return {name: float(of_images.mean()) for name, of_images in right.items()}
+
+
+def usefulness(right: Hits) -> np.ndarray:
+    """What weights are compared by, (N,) of each image from 0 to 1: the mean of `hits`."""
+    return np.mean([of_images.astype(float) for of_images in right.values()], 0)
+
+
+def gains(after: Hits, before: Hits, judged: CachedImages | None) -> dict[str, Paired]:
+    """The differences to the start on the same images, by measure; none of images of which not the same can be read.
+
+    judged: the images, for their groups; None: they have none.
+    """
+    groups = None if judged is None or judged.images.groups is None else judged.images.groups[judged.rows]
+    same = {name for name in after if name in before and len(after[name]) == len(before[name])}
+    known = {name for name in same if groups is None or len(groups) == len(after[name])}
+    differences = {name: pair(after[name], before[name], groups) for name in after if name in known}
+    return {name: difference for name, difference in differences.items() if difference is not None}
 
 
 def line_of_near(data: Data) -> str:

@@ -5,11 +5,13 @@ from typing import Any
 
 from sslkit.backbones.wheels import EASIEST
 from sslkit.decision import LABEL, LARGEST, RAW, READY, START, decide_shares
+from sslkit.numerics.paired import Paired
 from sslkit.numerics.wilson import units_of, with_interval
 from sslkit.training.data import Data
 from sslkit.training.quick_evaluation import DRAWS
 
 FEW_LABELS = f"quick probe of 1 label a class ({DRAWS} draws)"
+GAINS = {"knn": "kNN", "probe": "quick probe", "found": "other view found"}  # on the start
 OF_VIEWS = {
     "alignment": "distance of two views (squared)",
     "uniformity": "uniformity (lower: more spread)",
@@ -19,10 +21,12 @@ OF_VIEWS = {
 
 def list_results(card: Mapping[str, Any], data: Data) -> list[str]:
     """Return the table: of the labelled images, of those of another kind, and without labels of views and RankMe."""
-    lines = _list_labelled(card, data) if card.get("after") else []
+    lines = [*_list_kept(card), *(_list_labelled(card, data) if card.get("after") else [])]
     lines += _list_elsewhere(card["elsewhere"]) if "elsewhere" in card else []
     if views := _views(card):
         lines += _list_views(*views)
+    gains = [f"{name} {gain}" for name, gain in gains_of(card).items()]
+    lines += [f"  after less before, on the same images: {', '.join(gains)}"] if gains and "init" in card else []
     if "diagnostics" in card and not card.get("after"):
         lines.append(_row("effective rank of the features (RankMe)", "", "", f"{card['diagnostics']['rankme']:.1f}"))
     return lines
@@ -38,6 +42,24 @@ def decide(name: str, card: Mapping[str, Any], data: Data) -> list[str]:
     before, pixels, after = views
     nulls = {RAW: pixels["found"], START: before["found"]}
     return [f"{LABEL}{decide_shares({name: after['found']}, after['n'], nulls, decides=False, has_labels=False)}"]
+
+
+def gains_of(card: Mapping[str, Any]) -> dict[str, Paired]:
+    """The differences to the start, by measures in words."""
+    return {GAINS[name]: Paired(**gain) for name, gain in card.get("gains", {}).items()}
+
+
+def _list_kept(card: Mapping[str, Any]) -> list[str]:
+    """What the weights are, where they are not the last ones."""
+    kept, between = card.get("kept"), card.get("interpolation")
+    lines = [f"  weights of epoch {kept['epoch']} of {kept['of']}, the best on images apart"] if kept else []
+    if between is None:
+        return lines
+    lines.append(f"  weights: {between['share']:g} of the training's and {1 - between['share']:g} of the start's")
+    if scores := between.get("scores"):
+        told = ", ".join(f"{share}: {100 * score:.1f} %" for share, score in scores.items())
+        lines.append(f"    by the mean of kNN and quick probe on {between['images']:,} images apart, {told}")
+    return lines
 
 
 def _list_labelled(card: Mapping[str, Any], data: Data) -> list[str]:

@@ -39,7 +39,12 @@ MAY_CHANGE_INSIDE = (
 )
 JUDGES = ("k", "max_images")  # of eval, which the accuracies of all epochs share
 UNNAMED = r"[^\w.+-]+"  # what no name of a run has
-HOOKS = {"Start": ("judged", "digest"), "History": ("rows", "seconds", "terms", "pending"), "Unreadable": ("paths",)}
+HOOKS = {  # states that a run needs of its hooks
+    "Start": ("judged", "digest", "right"),
+    "History": ("rows", "seconds", "terms", "pending"),
+    "Best": ("score", "epoch", "since", "ended"),
+    "Unreadable": ("paths",),
+}
 
 
 def base_name(config: Config, backbone: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from sslkit import backbones
 from sslkit.composition.method import Method
-from sslkit.numerics.wilson import units_of, wilson
 from sslkit.options import members
 from sslkit.options.members import parse
 from sslkit.runtime import processes
@@ -15,18 +14,19 @@ from sslkit.runtime.hardware import precision
 from sslkit.terminal import say
 from sslkit.terminal.say import counted, printable, words
 from sslkit.training.build import batches, describe_tuned, steps
+from sslkit.training.choosing import describe_choice
 from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.following import following, gentler_settings
 from sslkit.training.machine import compile_hint, describe_share, reading
-from sslkit.training.results import decide, list_results
+from sslkit.training.results import decide, gains_of, list_results
 from sslkit.training.settled import Settled
 from sslkit.training.step import images_of_step, layer_decay, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 # optimiser steps of a run, up to which a note says so: a round number; the rate has then hardly been at its peak
 FEW_STEPS = 100
-PICTURES = ("views.png", "loss.png", "embedding.png")
+PICTURES = ("views.png", "loss.png", "embedding.png", "patches.png")
 
 
 def announce(settled: Settled, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> None:
@@ -57,6 +57,7 @@ def announce(settled: Settled, data: Data, method: Method, folder: Path, checkpo
         f"{config.optimizer.name:<9} {_optimizer(config, method, count, data.unit)}",
         *describe_tuned(config, data, method),
     ]
+    lines += describe_choice(config, data)
     reasons = [choice.reason for choice in settled.chosen.values() if choice.reason]
     lines += [f"chosen    {'; '.join(reasons)}"] if reasons else []
     lines += [f"{name:<9} {text}" for name, text in method.describe().items()]
@@ -168,7 +169,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     if worse := _find_losses(card):
         gentler = gentler_settings(entry.state_dict(), asked)
         ways = ", ".join(filter(None, (words(gentler), "more epochs")))
-        lines += ["", f"  worse than before training, beyond the interval: {', '.join(worse)}", f"  try       {ways}"]
+        lines += ["", f"  worse than before training, on the same images: {', '.join(worse)}", f"  try       {ways}"]
     if paths := card.get("unreadable"):
         shown = paths[:5] + ([f"... all in {folder / 'card.json'}"] if len(paths) > 5 else [])
         unit = data.unit if len(paths) > 1 else data.unit.removesuffix("s")
@@ -181,11 +182,5 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
 
 
 def _find_losses(card: Mapping[str, Any]) -> list[str]:
-    """The accuracies that were higher before training than their interval after it, in words."""
-    before, after = card["before"], card.get("after")
-    names = {"knn": f"{card['config']['eval']['k']}-NN", "probe": "quick probe"}
-    return [
-        f"{name} {100 * before[key]:.1f} % -> {100 * after[key]:.1f} %"
-        for key, name in (names.items() if after else ())
-        if before[key] > wilson(after[key], units_of(after))[1]
-    ]
+    """The measures that are below the start on the same images, beyond the interval of their difference, in words."""
+    return [f"{name} {gain}" for name, gain in gains_of(card).items() if gain.high < 0]

@@ -9,28 +9,30 @@ from sslkit.data.cached_images import CachedImages
 from sslkit.data.views.augmentation import augment, view_generator
 from sslkit.data.views.recipe import PAIR
 from sslkit.errors import RunFailed
-from sslkit.numerics.view_retrieval import FEWEST, MOST, compare_views
+from sslkit.numerics.view_retrieval import FEWEST, MOST, compare_views, find_other_views
 from sslkit.training.data import Data
-from sslkit.training.quick_evaluation import BATCH, shrink
+from sslkit.training.quick_evaluation import BATCH, Hits, shrink
 
 
-def measure_views(method: Method, data: Data) -> dict[str, dict[str, float]]:
-    """{"network": ..., "pixels": ...} with each the numbers of `compare_views`.
+def measure_views(method: Method, data: Data) -> tuple[dict[str, dict[str, float]], Hits]:
+    """{"network": ..., "pixels": ...} with each the numbers of `compare_views`, and which images the network finds.
 
-    Of training images without labels, the same ones and the same views at every call; {} for others, for videos, and
-    for fewer than 20 images that can be read.
+    Of training images without labels, the same ones and the same views at every call; twice {} for others, for videos,
+    and for fewer than 20 images that can be read.
     """
     if data.bank is not None or data.train.item.axes:
-        return {}
+        return {}, {}
     rows = np.unique(np.linspace(0, len(data.train) - 1, min(len(data.train), MOST)).astype(int))
     views = _views(CachedImages(data.train.clean(data.image_size), rows), data.image_size)
     if len(views[0]) < FEWEST:
-        return {}
+        return {}, {}
     embeds = {"network": lambda some: _embed(method, some), "pixels": lambda some: shrink((255 * some).to(torch.uint8))}
-    return {
-        name: compare_views(*(torch.cat([embed(some) for some in of_all.split(BATCH)]) for of_all in views))
+    of_both = {
+        name: [torch.cat([embed(some) for some in of_all.split(BATCH)]) for of_all in views]
         for name, embed in embeds.items()
     }
+    numbers = {name: compare_views(*embedded) for name, embedded in of_both.items()}
+    return numbers, {"found": find_other_views(*of_both["network"]).numpy()}
 
 
 def _views(clean: CachedImages, size: int) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "Zoo": "sslkit.zoo.table:Zoo",
         "ZooEntry": "sslkit.zoo.entry:ZooEntry",
         "export": "sslkit.zoo.exporting:export",
+        "interpolate": "sslkit.zoo.interpolation:interpolate",
         "load_lines": "sslkit.zoo.loading:load_lines",
         "open": "sslkit.zoo.table:open",
         "save": "sslkit.zoo.entry:save",

@@ -62,6 +62,11 @@ _KEPT = {  # of a model that predicts
     ),
 }
 _SIDES = _field("array", "numbers from 1 to 65,536", items=_count("a number", 2**16), minItems=1, maxItems=64)
+_GAIN = _object(
+    "a difference on the same images: mean, low, high, n, units",
+    *("mean", "low", "high"),
+    **dict.fromkeys(("mean", "low", "high", "n", "units"), _NUMBER),
+)
 _MEASURED = dict.fromkeys(("knn", "probe", "inter", "intra", "n", "units"), _NUMBER)
 
 SCHEMA: dict[str, Any] = _object(
@@ -123,6 +128,19 @@ SCHEMA: dict[str, Any] = _object(
     ),
     before=_object("numbers of the untrained network", **_MEASURED),
     after=_object("numbers of the trained network", **_MEASURED),
+    gains=_field("object", "differences to the start, by measure", additionalProperties=_GAIN),
+    kept=_object("the best epoch, and how many were trained", "epoch", "of", epoch=_NUMBER, of=_NUMBER, score=_NUMBER),
+    interpolation=_object(
+        "what lies between the start and the end: share, and how it was chosen",
+        "share",
+        share=_field("number", "the end's share of the weights, from 0 to 1", minimum=0, maximum=1),
+        scores=_field("object", "the worth of each share", additionalProperties=_NUMBER),
+        images=_field("integer", "a number of images", minimum=0),
+        start=_field("string", "the word or folder of the start"),
+        end=_field("string", "the folder of the end"),
+        over_start=_GAIN,
+        over_end=_GAIN,
+    ),
     diagnostics=_object("diagnostics by name", rankme=_NUMBER, uniformity=_NUMBER),
     features=_object("mean and std of the features", "mean", "std", mean=_FEATURES, std=_FEATURES),
     source_heads=_field(

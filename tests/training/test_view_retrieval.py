@@ -54,8 +54,8 @@ def test_a_run_on_a_flat_folder_says_whether_it_learned(flat, capsys) -> None:
 
 def test_the_measure_changes_no_weight(flat, monkeypatch) -> None:
     whole = sslkit.pretrain(flat, name="whole")
-    for module in ("pretrain", "finish"):
-        monkeypatch.setattr(f"sslkit.training.{module}.measure_views", lambda *_: {})
+    for module in ("start", "finish"):
+        monkeypatch.setattr(f"sslkit.training.{module}.measure_views", lambda *_: ({}, {}))
     without = sslkit.pretrain(flat, name="without")
     ours, others = whole.state_dict(), without.state_dict()
     assert without.card["views"] == {"before": {}, "after": {}} and all(torch.equal(ours[k], others[k]) for k in ours)

@@ -1,0 +1,175 @@
+"""The weights that a run ends with: of its last epoch or its best one, and of those and its start what lies between.
+
+They are compared by images apart from those on which results are told, so that the choice lends nothing to these:
+with labels by half of the held-out ones, the mean of kNN and quick probe; without labels by the other view of training
+images, which more training always finds more often, so that nothing between the start and the end is chosen by it.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sslkit.backbones.words import AUTO
+from sslkit.composition.method import Method
+from sslkit.data.cached_images import CachedImages
+from sslkit.errors import RunFailed, UserError, first_line
+from sslkit.files.writing import write_whole
+from sslkit.layers.batch_statistics import recompute_statistics
+from sslkit.numerics.paired import pair
+from sslkit.numerics.state_dicts import interpolate
+from sslkit.numerics.view_retrieval import FEWEST
+from sslkit.runtime.distributed import gather_objects
+from sslkit.runtime.loop import Hook, Loop
+from sslkit.terminal import say
+from sslkit.terminal.say import counted
+from sslkit.training.config import Config
+from sslkit.training.data import Data, cap
+from sslkit.training.monitor import Monitor
+from sslkit.training.quick_evaluation import features, hits, usefulness
+
+BEST = Path("checkpoints", "best.ckpt")  # in a run's folder
+SHARES = (0.25, 0.5, 0.75)  # tried beside 1: a grid of four costs as much as four evaluations of an epoch
+STATISTICS, BATCH = 1024, 64  # images, and those of a batch, of means and variances: an error of 3 % of a deviation
+
+
+def check_choice(config: Config, data: Data) -> None:
+    """Raises UserError where keep=best or stop= has nothing to compare weights by."""
+    asked = {"keep": config.keep, "stop": config.stop}
+    named = [f"{name}={value}" for name, value in asked.items() if value not in ("last", None)]
+    if named and data.choice is None and (data.bank is not None or data.train.item.axes or len(data.train) < FEWEST):
+        raise UserError(
+            f"{' and '.join(named)}: weights are compared on held-out {data.unit} with labels, of which each half has "
+            f"two classes of two, or by views of at least {FEWEST} images without labels; {config.data.source} has "
+            "neither: leave it out"
+        )
+
+
+def describe_choice(config: Config, data: Data) -> list[str]:
+    """The first line of a run on the weights that it will keep; none where these are the last."""
+    by = "finding the other view"
+    if data.choice is not None:
+        by = f"{len(data.choice.rows):,} held-out {data.unit} that no result is told on"
+    told = [f"the epoch that is best by {by}"] if config.keep == "best" else []
+    told += [f"ends after {counted(config.stop, 'evaluation')} without gain by {by}"] if config.stop else []
+    if config.init is not None and config.interpolate != 1:
+        at = f"{config.interpolate} of the training's weights" if config.interpolate != AUTO else ""
+        chosen = f"the best share of the training's weights and the start's by {by}"
+        few = "the training's weights alone: too few held-out images have labels to choose a share of the start's"
+        told.append(f"{at} and the rest of the start's" if at else chosen if data.choice is not None else few)
+    return [f"kept      {'; '.join(told)}"] if told else []
+
+
+class Best(Hook):
+    """Keeps the weights of the best epoch, and ends a run that has not gained for long.
+
+    folder: of the run. An epoch that is not evaluated is neither.
+    """
+
+    def __init__(self, config: Config, monitor: Monitor, folder: Path) -> None:
+        self.keeps, self.patience, self.monitor, self.file = config.keep == "best", config.stop, monitor, folder / BEST
+        self.score, self.epoch, self.since, self.ended = -math.inf, 0, 0, 0
+
+    def begin(self, loop: Loop) -> None:
+        if self.ended:  # a run that is resumed to be finished
+            loop.epochs = self.ended
+
+    def epoch_end(self, loop: Loop) -> None:
+        if not (self.keeps or self.patience):
+            return
+        if self.monitor.scores is not None:  # of the first process
+            self._compare(loop, float(self.monitor.scores.mean()))
+        if self.patience and any(gather_objects(self.since >= self.patience)):
+            self.ended = loop.epochs = loop.epoch + 1
+            if loop.is_main:
+                say.line(f"stop      no gain in {counted(self.since, 'evaluation')} since epoch {self.epoch}")
+
+    def _compare(self, loop: Loop, score: float) -> None:
+        self.since += 1
+        if score > self.score:
+            self.score, self.epoch, self.since = score, loop.epoch + 1, 0
+            if self.keeps:
+                with write_whole(self.file) as partial:
+                    torch.save(loop.module.method.state_dict(), partial)
+
+    def restore_best(self, loop: Loop, method: Method) -> dict[str, Any]:
+        """Load the weights of the best epoch, and return fields of the card. Raises RunFailed for a damaged file."""
+        last = loop.epochs
+        if not (self.keeps and self.epoch):
+            return {"epochs": last}
+        if self.epoch < last:
+            try:
+                method.load_state_dict(torch.load(self.file, map_location="cpu", weights_only=True))
+            except Exception as error:  # torch and pickle raise any class
+                why = f"the weights of the best epoch, cannot be read: {first_line(error)}"
+                raise RunFailed(f"{self.file}, {why}; start a new run") from error
+        images = 0 if self.monitor.scores is None else len(self.monitor.scores)
+        return {"epochs": self.epoch, "kept": {"epoch": self.epoch, "of": last, "score": self.score, "images": images}}
+
+    def state(self) -> dict[str, Any]:
+        return {"score": self.score, "epoch": self.epoch, "since": self.since, "ended": self.ended}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.score, self.epoch, self.since, self.ended = (state[name] for name in ("score", "epoch", "since", "ended"))
+
+
+def weights_of(method: Method) -> dict[str, Tensor]:
+    """The backbone's weights, which training does not change any more."""
+    return {name: value.clone() for name, value in method.backbone.export().items()}
+
+
+def settle_weights(
+    config: Config, data: Data, method: Method, start: dict[str, Tensor] | None
+) -> tuple[dict[str, Any], dict[str, Tensor] | None]:
+    """Load what lies between the start and the end, and return the fields of the card and the end's weights.
+
+    start: of the backbone; None where it is random. Without anything between, {} and None. Statistics of batch
+    normalisation are made anew on clean training images, unless they are kept (freeze_norm=true).
+    """
+    is_chosen = config.interpolate == AUTO
+    if start is None or config.interpolate == 1 or (is_chosen and data.choice is None):
+        return {}, None
+    end, pixels = weights_of(method), _read_training(data, config)
+
+    def load(share: float) -> None:
+        method.backbone.net.load_state_dict(interpolate(start, end, share))
+        if share not in (0, 1) and not method.backbone.norm_is_frozen:
+            recompute_statistics(method.backbone.net, _as_batches(method, pixels))
+
+    if not is_chosen:
+        load(config.interpolate)
+        return {"interpolation": {"share": config.interpolate}}, end
+    scores = {}
+    for share in (0.0, *SHARES, 1.0):
+        load(share)
+        scores[share] = usefulness(hits(features(method, data.bank), features(method, data.choice), config.eval.k))
+    best = max((*SHARES, 1.0), key=lambda share: (scores[share].mean(), -share))
+    load(best)
+    images, about = data.choice.images, {"share": best, "images": len(scores[best])}
+    groups = None if images.groups is None else images.groups[data.choice.rows]
+    for name, other in (("over_start", 0.0), ("over_end", 1.0)):
+        if groups is None or len(groups) == len(scores[best]):  # of all, none is unreadable
+            gain = pair(scores[best], scores[other], groups)
+            about |= {} if gain is None else {name: gain.of_card()}
+    about["scores"] = {f"{share:g}": float(of_images.mean()) for share, of_images in scores.items()}
+    return {"interpolation": about}, None if best == 1 else end
+
+
+def _read_training(data: Data, config: Config) -> list[Tensor]:
+    """Clean training images, uint8, in whole batches in which classes are mixed."""
+    clean = data.bank or cap(data.train.clean(data.image_size), config)
+    rows = np.random.default_rng(0).permutation(clean.rows)[:STATISTICS]
+    size = min(BATCH, len(rows))
+    drawn = CachedImages(clean.images, rows[: len(rows) // size * size])
+    return [batch["images"] for _, batch in drawn.batches(size)]
+
+
+def _as_batches(method: Method, pixels: list[Tensor]) -> Iterator[Tensor]:
+    device = next(method.parameters()).device
+    for some in pixels:
+        items = some.reshape(-1, *method.backbone.input_shape(some.shape[-1]))
+        yield method.normalize_pixels(items.to(device).float() / 255)
