@@ -19,14 +19,14 @@ from sslkit.composition.method import Method
 from sslkit.data.cached_images import CachedImages
 from sslkit.errors import RunFailed, UserError, first_line
 from sslkit.files.writing import write_whole
-from sslkit.layers.batch_statistics import recompute_statistics
+from sslkit.layers.precise_bn import recompute_statistics
 from sslkit.numerics.paired import pair
 from sslkit.numerics.state_dicts import interpolate
 from sslkit.numerics.view_retrieval import FEWEST
 from sslkit.runtime.distributed import gather_objects
 from sslkit.runtime.loop import Hook, Loop
 from sslkit.terminal import say
-from sslkit.terminal.say import counted
+from sslkit.terminal.say import CALL, counted
 from sslkit.training.config import Config
 from sslkit.training.data import Data, cap
 from sslkit.training.monitor import Monitor
@@ -137,8 +137,12 @@ def settle_weights(
 
     def load(share: float) -> None:
         method.backbone.net.load_state_dict(interpolate(start, end, share))
-        if share not in (0, 1) and not method.backbone.norm_is_frozen:
-            recompute_statistics(method.backbone.net, _as_batches(method, pixels))
+        if share in (0, 1):
+            return
+        try:
+            recompute_statistics(method.backbone.net, _as_batches(method, pixels), method.backbone.kept_norms)
+        except ValueError as error:
+            raise UserError(f"interpolate={share:g}: {error}; {CALL} with interpolate=1 keeps the end") from error
 
     if not is_chosen:
         load(config.interpolate)

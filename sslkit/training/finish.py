@@ -140,8 +140,8 @@ def _measure_views(method: Method, data: Data, numbers: dict[str, Any] | None, b
     """The fields of the card on views of images without labels."""
     after, right = measure_views(method, data)
     views = {"views": {"before": numbers, "after": after}}
-    found = gains(right, before, None)
-    return views | ({"gains": {name: gain.of_card() for name, gain in found.items()}} if found else {})
+    differences = {name: gain.of_card() for name, gain in gains(right, before, None).items()}
+    return views | ({"gains": differences} if differences else {})
 
 
 def _measure_elsewhere(

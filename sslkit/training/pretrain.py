@@ -174,11 +174,11 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
         return None
     with explain_failures(demand(config, data), folder, loop):
         content.wait()
-        kept = best.restore_best(loop, method)
+        fields = best.restore_best(loop, method)
         between, end = settle_weights(config, data, method, first)
-        kept |= {**between, "computed": describe_computation(loop, config)}
+        fields |= {**between, "computed": describe_computation(loop, config)}
         seen = {"start": start, "history": history, "unreadable": unreadable.paths}
-        return finish(config, data, method, folder, **seen, kept=kept, end=end, asked=settled.asked)
+        return finish(config, data, method, folder, **seen, kept=fields, end=end, asked=settled.asked)
 
 
 @dataclass

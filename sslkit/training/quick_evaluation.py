@@ -156,8 +156,8 @@ def gains(after: Hits, before: Hits, judged: CachedImages | None) -> dict[str, P
     """
     groups = None if judged is None or judged.images.groups is None else judged.images.groups[judged.rows]
     same = {name for name in after if name in before and len(after[name]) == len(before[name])}
-    known = {name for name in same if groups is None or len(groups) == len(after[name])}
-    differences = {name: pair(after[name], before[name], groups) for name in after if name in known}
+    readable = {name for name in same if groups is None or len(groups) == len(after[name])}
+    differences = {name: pair(after[name], before[name], groups) for name in after if name in readable}
     return {name: difference for name, difference in differences.items() if difference is not None}
 
 

@@ -51,8 +51,8 @@ def gains_of(card: Mapping[str, Any]) -> dict[str, Paired]:
 
 def _list_kept(card: Mapping[str, Any]) -> list[str]:
     """What the weights are, where they are not the last ones."""
-    kept, between = card.get("kept"), card.get("interpolation")
-    lines = [f"  weights of epoch {kept['epoch']} of {kept['of']}, the best on images apart"] if kept else []
+    best, between = card.get("kept"), card.get("interpolation")
+    lines = [f"  weights of epoch {best['epoch']} of {best['of']}, the best on images apart"] if best else []
     if between is None:
         return lines
     lines.append(f"  weights: {between['share']:g} of the training's and {1 - between['share']:g} of the start's")

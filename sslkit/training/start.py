@@ -45,15 +45,15 @@ class Start(Hook):
             if loop.is_main and self.judged is None:
                 save_views(loop.module.method, self.shown, self.folder / "views.png")
                 self.judged, right = evaluate(loop.module.method, self.data, self.k)
-                self.views, found = measure_views(loop.module.method, self.data)
-                self.right = right | found
+                self.views, by_view = measure_views(loop.module.method, self.data)
+                self.right = right | by_view
                 self.elsewhere = measure_network(self.where, loop.module.method, self.k)
                 if self.data.bank is not None:
                     if line := line_of_near(self.data):
                         say.line(f"note      {line}")
                     say.line(of_start(self.judged, self.data, self.k))
-                elif found:
-                    say.line(of_views(found["found"]))
+                elif by_view:
+                    say.line(of_views(by_view["found"]))
 
     def batch_end(self, *_: object) -> None:
         self.content.known()  # ends a resumed run whose images are found to be others

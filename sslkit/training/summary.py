@@ -1,9 +1,7 @@
 """The lines of a run: what is trained and every automatic choice, and at the end results and next steps."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sslkit import backbones
 from sslkit.composition.method import Method
@@ -166,7 +164,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     took = f"in {elapsed:.0f} s, {card['seconds']:.0f} s of them" if is_whole else f"after {card['seconds']:.0f} s of"
     lines = ["", f"done {took} training: {folder}", *list_results(card, data), *decide(folder.name, card, data)]
     gentler = {}
-    if worse := _find_losses(card):
+    if worse := [f"{name} {gain}" for name, gain in gains_of(card).items() if gain.high < 0]:
         gentler = gentler_settings(entry.state_dict(), asked)
         ways = ", ".join(filter(None, (words(gentler), "more epochs")))
         lines += ["", f"  worse than before training, on the same images: {', '.join(worse)}", f"  try       {ways}"]
@@ -179,8 +177,3 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     lines += ["", f"  weights   {WEIGHTS}; card.json says how to load it without sslkit"]
     lines += [f"  pictures  {', '.join([*pictures, 'metrics.csv'])}"]
     return "\n".join([*lines, *following(entry, data, asked, gentler)])
-
-
-def _find_losses(card: Mapping[str, Any]) -> list[str]:
-    """The measures that are below the start on the same images, beyond the interval of their difference, in words."""
-    return [f"{name} {gain}" for name, gain in gains_of(card).items() if gain.high < 0]

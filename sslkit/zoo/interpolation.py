@@ -10,7 +10,7 @@ from sslkit.backbones.base import Backbone
 from sslkit.data.images import Images
 from sslkit.data.loader import read_spaced
 from sslkit.errors import UserError
-from sslkit.layers.batch_statistics import recompute_statistics
+from sslkit.layers.precise_bn import recompute_statistics
 from sslkit.numerics.state_dicts import interpolate as between
 from sslkit.zoo.entry import ZooEntry, save
 from sslkit.zoo.start import start as open_start

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from evaluation.tasks.detection.batches import training_batches
 from evaluation.tasks.detection.datasets.boxes import Boxes
-from evaluation.tasks.detection.precise_bn import precise_batch_norm
 from evaluation.tasks.detection.precision import set_precision
 from evaluation.tasks.detection.schedules import PUBLISHED_BATCH, Schedule
 from evaluation.tuning import loop
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.optimizers import groups_by_decay, make_optimizer
 from sslkit.errors import UserError
+from sslkit.layers.precise_bn import precise_batch_norm
 from sslkit.models.detectors.detector import build_detector
 from sslkit.models.model import Model
 from sslkit.options.members import nearest

@@ -4,11 +4,11 @@ Source: Wu and Johnson 2021 (arXiv 2105.07576, section 3). The exponential avera
 and covers few images.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
@@ -43,3 +43,20 @@ def precise_batch_norm(net: nn.Module, forward: Callable[[Any], Any], batches: I
         layer.running_mean.copy_(mean / count)
         layer.running_var.copy_(var / count + square / count - (mean / count).square())
     return count
+
+
+def recompute_statistics(net: nn.Module, batches: Iterable[Tensor], kept: Collection[str] = ()) -> None:
+    """Set the running means and variances of weights that no step has seen; all else is and stays as it was.
+
+    batches: normalised images (B, C, S, S), B above 1. kept: names of layers whose statistics stay. Layers of other
+    kinds, as dropout, are as in evaluation. Raises ValueError as `precise_batch_norm`.
+    """
+    modes = {name: (layer, layer.training) for name, layer in net.named_modules()}
+    net.eval()
+    try:
+        for name, (layer, _) in modes.items():
+            layer.training = isinstance(layer, _BatchNorm) and name not in kept
+        precise_batch_norm(net, net, batches)
+    finally:
+        for layer, mode in modes.values():
+            layer.training = mode
