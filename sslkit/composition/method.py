@@ -101,7 +101,7 @@ class Method(nn.Module):
         cache: folder of what priors compute, for later runs; None: nothing is kept. steps: of the run; 0 if unknown.
         Optional in a training loop of your own: without it the regularisers see only the batch.
         """
-        self.objective.prepare(dataset, cache=cache)
+        self.objective.prepare(dataset, cache=cache, normalize=self.normalize_pixels)
         for plugin in self.regularizers.values():
             plugin.prepare(dataset, cache=cache, steps=steps)
 

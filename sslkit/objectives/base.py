@@ -1,10 +1,10 @@
 """The contract of every objective: L_ssl = align + constrain (Song et al. 2024, arXiv 2407.13541, eq. 1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,8 @@ class Objective(nn.Module):
     lengths_vary: whether the network gets another number of patches in each step.
     view_by_view: whether a step has one pass for each view, whose batch norms then see that view alone, or one pass for
         all views together; they differ where views differ, as in brightness. Subclasses may make it an option.
+    fits_weights: whether `prepare` changes weights that are trained; `trainer.strategy=fsdp` cannot share these then.
+    continued: defaults of its options in a run with init=, where a paper on continuing has others.
     least_images: smallest number of images in a step, over all ranks; least_images_hint: remedy in the error besides a
         larger batch.
     epoch, progress: for schedules; set by `Method` before every step and restored with it: the epoch of the step, and
@@ -72,6 +74,8 @@ class Objective(nn.Module):
     most_views: ClassVar[int | None] = None
     lengths_vary: ClassVar[bool] = False
     view_by_view: bool = False
+    fits_weights: bool = False
+    continued: ClassVar[Mapping[str, Any]] = {}
     dim: int
     least_images: int = 2
     least_images_hint: str = ""
@@ -87,10 +91,13 @@ class Objective(nn.Module):
     def check(self, dataset: "Images") -> None:
         """Called before a run's folder is made. Raises UserError for a data set that an option does not fit."""
 
-    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
+    def prepare(
+        self, dataset: "Images", *, cache: Path | None = None, normalize: Callable[[Tensor], Tensor] = Tensor.float
+    ) -> None:
         """Called once before training with the clean training images, on all ranks; for targets fitted to them.
 
-        cache: folder for files that later runs can reuse, which all ranks may write.
+        cache: folder for files that later runs can reuse, which all ranks may write. normalize: of pixels in [0, 1]
+            (N, C, H, W) to what the backbone takes.
         """
 
     def expect_regularizers(self) -> None:

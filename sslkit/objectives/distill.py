@@ -63,7 +63,9 @@ class Distill(Objective):
         """Raises UserError for features of a file that do not fit the data set."""
         self.targets.check(dataset)
 
-    def prepare(self, dataset: "Images", *, cache: Path | None = None) -> None:
+    def prepare(
+        self, dataset: "Images", *, cache: Path | None = None, normalize: Callable[[Tensor], Tensor] = Tensor.float
+    ) -> None:
         """Fit the targets to the clean images; see `PriorTargets.prepare`."""
         self.targets.prepare(dataset, cache=cache)
 

@@ -99,6 +99,8 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
         momentum = min(most, max(least, round(1 - MEMORY / max(1, steps(asked, data)), 3)))
         told = f"teacher's momentum {momentum:g} for the run's length"
         choices["method.objective.momentum"] = Choice(momentum, told)
+    for option, value in objective.continued.items() if asked.init is not None else ():
+        choices[f"method.objective.{option}"] = Choice(value, f"{option} {value:g} to continue")
     range = scale.range and [int(value) if value.is_integer() else value for value in scale.range]
     choices |= {"range": Choice(range), "opacity": Choice(scale.opacity), "fill": Choice(scale.fill)}
     chosen = {path: choice for path, choice in choices.items() if choice.value is not None}
@@ -140,6 +142,8 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     if classes(config.method_name)["objective"].needs_labels:
         options["objective"] = _with_classes(options.get("objective") or {}, data, config)
         withhold(data)
+    if "images" in members.options(classes(config.method_name)["objective"]):
+        options["objective"] = _with_images(options.get("objective") or {}, data, config)
     body = None if config.init is None else start_network(config, data, backbone)
     loaded = {name: value.clone() for name, value in body.net.state_dict().items()} if body else {}
     built = method(
@@ -175,6 +179,7 @@ def check_shares(config: Config, built: Method) -> None:
         ),
         "optimizer.name=lars needs the norm of each whole weight": config.optimizer.name == "lars",
         "precision=float16 scales the gradients of whole weights: take bfloat16": (config.precision == "float16"),
+        f"{built.name} sets weights to the images' features before the first step": built.objective.fits_weights,
         "trainer.compile=true compiles blocks whose weights are whole": config.trainer.compile,
         f"{built.name} learns a single number, {', '.join(scalars)}, which has no shares": bool(scalars),
     }
@@ -217,6 +222,14 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
     if asked is not None and asked < found:
         raise UserError(f"method.objective.classes={asked}, but {config.data.source!r} has {found} classes")
     return {**options, "classes": asked or found}
+
+
+def _with_images(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
+    """Options with `images`: the number of images of the data, unless a larger one is given."""
+    count, asked = len(data.train), options.get("images")
+    if asked is not None and asked < count:
+        raise UserError(f"method.objective.images={asked}, but {config.data.source!r} has {count}: leave it out")
+    return {**options, "images": asked or count}
 
 
 def start_network(config: Config, data: Data, module: nn.Module | None) -> Backbone:

@@ -3,6 +3,7 @@
 import pytest
 
 import sslkit
+from sslkit.errors import UserError
 from sslkit.training import build
 from sslkit.training.config import Config
 from sslkit.training.data import open_data
@@ -80,3 +81,17 @@ def test_a_run_is_continued_with_what_it_chose() -> None:
     given = older.of(Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.1}, "image_size": 64}))
     assert (given.config.optimizer.lr, given.config.image_size, given.chosen) == (0.1, 64, {})
     assert Settled.from_dict(older.to_dict()).to_dict() == older.to_dict()
+
+
+def test_diet_has_a_class_for_each_image_and_smooths_less_where_it_continues(small_run) -> None:
+    made = settings(**{**small_run, "method": "diet"}).config
+    data = open_data(made)
+    objective = build.build_method(made, data).objective
+    assert objective.classifier.weight.shape == (len(data.train), objective.dim) and objective.label_smoothing == 0.8
+    with pytest.raises(UserError, match=r"images=3, but .* has "):
+        build.build_method(settings(**{**small_run, "method": "diet", "method.objective.images": 3}).config, data)
+    continued = {**small_run, "method": "diet", "init": "efficientnet_lite0"}
+    smoothing = settings(**continued).chosen["method.objective.label_smoothing"]
+    assert smoothing == Choice(0.3, "label_smoothing 0.3 to continue")
+    given = settings(**{**continued, "method": {"name": "diet", "objective": {"label_smoothing": 0.5}}})
+    assert "method.objective.label_smoothing" not in given.chosen
