@@ -56,6 +56,27 @@ def along(dim: int | None, **options: Any) -> Any:
 
 
 @dataclass
+class Maps:
+    """A network's last feature map and pooled features. patches: (N, F, H, W). pooled: (N, width)."""
+
+    patches: Tensor
+    pooled: Tensor
+
+
+@dataclass
+class Whole:
+    """A view as the network in training sees it when nothing is masked, for what compares networks: this rank's.
+
+    view: (N, C, H, W) in [0, 1]. student: its maps of the view in eval mode, as they are used after training, with
+    gradient. order: a random order of the map's H * W positions, on the CPU, the same on all ranks.
+    """
+
+    view: Tensor
+    student: Maps
+    order: Tensor
+
+
+@dataclass
 class Embeddings:
     """The input of every loss for one step: N images, V views of each.
 
@@ -69,6 +90,7 @@ class Embeddings:
     labels: (N,) int64, -1 where unknown; None unless the objective asks for them.
     slow: (N, F) features of each image's first view by a slow copy of the backbone, fp32, without gradient; None
         unless a regulariser has prior=self.
+    whole: the first view without masks, not gathered; None unless a regulariser reads maps.
 
     A subclass declares with `along` the dimension of its field that counts images, so that ranks can be joined.
     """
@@ -81,6 +103,7 @@ class Embeddings:
     views: Sequence[Tensor] | None = along(None, default=None)
     labels: Tensor | None = along(0, default=None)
     slow: Tensor | None = along(0, default=None)
+    whole: Whole | None = along(None, default=None)
 
     def gather(self) -> "Embeddings":
         """The same step over all ranks: N becomes the global batch, gradients flow back to each rank.

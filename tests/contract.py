@@ -17,6 +17,9 @@ from sslkit import backbones, objectives, regularizers
 from sslkit.options.members import signature
 
 PLUGINS = [*regularizers.names(), "+".join(regularizers.names())]
+# Of maps: at 16 pixels that of narrow_resnet has one position, and they compare several.
+ANCHORS = [name for name in regularizers.names() if regularizers.find(name).reads == "map"]
+EMBEDDED = [name for name in regularizers.names() if name not in ANCHORS]
 MEMBERS = [(name, family) for name in objectives.names() for family in objectives.find(name).families]
 
 # What the names that options share mean in a test; an objective takes those that its signature has.
@@ -28,9 +31,10 @@ NARROWER_VIT = {
 }
 
 
-def build(name: str, family: str | None = None, *, image_size: int = 16, **options: Any) -> sslkit.Method:
-    """`objective+...` on a small network of a family (the objective's first, if none is given)."""
-    objective = name.partition("+")[0]
+def build(name: str, family: str | None = None, *, image_size: int | None = None, **options: Any) -> sslkit.Method:
+    """`objective+...` on a small network of a family (the objective's first, if none is given), for 16 pixels or 32."""
+    objective, *plugins = name.split("+")
+    image_size = image_size or (32 if set(plugins) & set(ANCHORS) else 16)
     known = signature(objective)
     small = {k: v for k, v in SMALL.items() if k in known["objective"]}
     views = {"n_local": 2} if "n_local" in known["views"] else {}

@@ -178,19 +178,12 @@ class Backbone(nn.Module):
 
         Raises UserError for a network of clips, and for one without timm's `forward_features` and `forward_head`.
         """
-        of_timm = hasattr(self.net, "forward_features") and hasattr(self.net, "forward_head")
-        if self.item.axes or not of_timm:
-            others = f"an objective on maps takes images, not {self.item.name}s"
-            remedy = others if self.item.axes else "take a timm model"
-            raise UserError(f"backbone {self.recipe.name} gives no feature map: {remedy}")
-        last = self.net.forward_features(self.laid_out(x))
-        pooled = self.net.forward_head(last)
-        if last.dim() == 4 and getattr(self.net, "output_fmt", "NCHW") == "NHWC":
-            last = last.permute(0, 3, 1, 2)
-        if last.dim() == 3:  # (B, tokens, F) of a transformer
-            side = x.shape[-2] // self.patch
-            last = last[:, self.net.num_prefix_tokens :].transpose(1, 2).unflatten(2, (side, -1))
-        return last, pooled
+        if self.item.axes:
+            raise UserError(
+                f"backbone {self.recipe.name} gives no feature map: an objective on maps takes images, not "
+                f"{self.item.name}s"
+            )
+        return feature_map(self.net, self.laid_out(x), f"backbone {self.recipe.name}")
 
     @torch.no_grad()
     def map_channels(self) -> int:
@@ -204,6 +197,23 @@ class Backbone(nn.Module):
     def export(self) -> dict[str, Tensor]:
         """The state dict of the plain network."""
         return {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
+
+
+def feature_map(net: nn.Module, x: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """(B, C, H, W) -> a timm network's last feature map (B, F, H', W') and its pooled features (B, width).
+
+    name: of the network, for messages. Raises UserError for one without `forward_features` and `forward_head`.
+    """
+    if not (hasattr(net, "forward_features") and hasattr(net, "forward_head")):
+        raise UserError(f"{name} gives no feature map: take a timm model")
+    last = net.forward_features(x)
+    pooled = net.forward_head(last)
+    if last.dim() == 4 and getattr(net, "output_fmt", "NCHW") == "NHWC":
+        last = last.permute(0, 3, 1, 2)
+    if last.dim() == 3:  # (B, tokens, F) of a transformer
+        side = x.shape[-2] // net.patch_embed.patch_size[0]
+        last = last[:, net.num_prefix_tokens :].transpose(1, 2).unflatten(2, (side, -1))
+    return last, pooled
 
 
 def reason(error: Exception) -> str:

@@ -11,6 +11,7 @@ from sslkit import backbones
 from sslkit.backbones.published import IMAGENET
 from sslkit.backbones.words import AUTO
 from sslkit.composition import balance, step_checks
+from sslkit.composition.anchors import Anchors
 from sslkit.composition.slow import SlowNetwork
 from sslkit.data.views.augmentation import Views, augment, view_generator
 from sslkit.data.views.crops import Crops, finish
@@ -66,6 +67,7 @@ class Method(nn.Module):
             plugin.beside(compares_views=objective.compares_views)
         self.shares = balance.Shares(plugins)
         self.slow = SlowNetwork(self.backbone) if any(plugin.needs_slow for plugin in plugins.values()) else None
+        self.anchors = Anchors([objective, *plugins.values()], self.backbone, normalize, seed)
         self.recipe = recipe
         self.image_size = image_size
         self.normalize = normalize
@@ -169,6 +171,7 @@ class Method(nn.Module):
         normal = Views(map(self.normalize_pixels, views), views.boxes)
         e = self.objective.embed(normal, index, generator)
         e.slow = None if self.slow is None else self.slow(normal[0])
+        e.whole = self.anchors(self.backbone, views[0], normal[0], self.epoch, generator)
         places = range(len(e.z)) if e.of_views is None else e.of_views
         e.views = [views[i % len(views)] for i in places]  # MAE embeds two parts of one view
         return e
@@ -289,7 +292,7 @@ def method(
         head = kinds["objective"](body, **options["objective"])
         if len(kinds) > 1:
             head.expect_regularizers()
-        widths = {"z": head.dim, "h": body.width}
+        widths = {"z": head.dim, "h": body.width, "map": body.width}
         plugged = {name: chosen for name, chosen in options.items() if name != "objective"}
         parts = {
             name: kinds[name](widths[chosen.get("reads", kinds[name].reads)], **chosen)

@@ -17,6 +17,7 @@ from sslkit.numerics import schedules
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
+    from sslkit.priors.base import Prior
 
 CONTRACT = "Objective"
 
@@ -58,6 +59,7 @@ class Objective(nn.Module):
         all views together; they differ where views differ, as in brightness. Subclasses may make it an option.
     fits_weights: whether `prepare` changes weights that are trained; `trainer.strategy=fsdp` cannot share these then.
     continued: defaults of its options in a run with init=, where a paper on continuing has others.
+    prior: the frozen features that it learns from, if there are some.
     least_images: smallest number of images in a step, over all ranks; least_images_hint: remedy in the error besides a
         larger batch.
     epoch, progress: for schedules; set by `Method` before every step and restored with it: the epoch of the step, and
@@ -76,6 +78,7 @@ class Objective(nn.Module):
     view_by_view: bool = False
     fits_weights: bool = False
     continued: ClassVar[Mapping[str, Any]] = {}
+    prior: "Prior | None" = None
     dim: int
     least_images: int = 2
     least_images_hint: str = ""

@@ -53,6 +53,7 @@ class Distill(Objective):
         self.targets = PriorTargets(
             prior, size=prior_size, precision=prior_precision, mode=mode, components=dim, owner="objective"
         )
+        self.prior = self.targets.prior
         if self.targets.of_itself:
             raise UserError(
                 "objective.prior=self is the network that distill trains: it has nothing to learn from itself"

@@ -47,7 +47,8 @@ def build(
 
     clip[:MODEL[:PRETRAINED]] (open_clip; a tag, a local file of weights, or TAG:FILE), timm:NAME[:FILE[:PART]]
     (downloaded, or a local file, see `pretrained.load`), zoo:ENTRY (the folder of one, or efficientnet_lite0), hog,
-    sift, pca, identity (the pixels), features:FILE.npy, or any function of float images (N, C, H, W) in [0, 1] to
+    sift, pca, identity (the pixels), features:FILE.npy, start, random or epoch:K
+    (networks of the run, which a method makes), or any function of float images (N, C, H, W) in [0, 1] to
     (N, A), by its name package.module:function or, in Python, itself; package.module:Class is a Prior of your own.
     size: side in pixels of the input; None is the prior's default. precision: of a network, see `NetworkPrior`.
     Raises UserError for an unknown name, unavailable weights, or an option that would change nothing.

@@ -11,6 +11,7 @@ from sslkit.embeddings import Embeddings, own_rows
 from sslkit.errors import UserError, check_one_of
 from sslkit.priors import build
 from sslkit.priors._features import FeatureTable, features_of, fit, tabulate
+from sslkit.priors.epoch import of_all_steps
 from sslkit.priors.features import FilePrior
 from sslkit.priors.self import SelfPrior, slow_features
 from sslkit.runtime import distributed
@@ -45,7 +46,7 @@ class StepFeatures(nn.Module):
         if mode == "view" and only:
             raise UserError(f"{owner}.prior={prior} has features of {only} only: use method.{owner}.mode=cached")
         self.mode, self.owner = mode, owner
-        self.prior = build(prior, size=size, precision=precision)
+        self.prior = of_all_steps(build(prior, size=size, precision=precision), owner)
         self.of_itself = isinstance(self.prior, SelfPrior)
         self.table = FeatureTable(self.prior.array) if isinstance(self.prior, FilePrior) else None
         self.register_buffer("place", torch.zeros(()), persistent=False)  # tracks the module's device

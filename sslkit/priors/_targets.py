@@ -15,6 +15,7 @@ from sslkit.files.store import key_of
 from sslkit.priors import build
 from sslkit.priors._features import FeatureTable, features_of, fit, some_features, tabulate
 from sslkit.priors.base import NetworkPrior
+from sslkit.priors.epoch import of_all_steps
 from sslkit.priors.features import FilePrior
 from sslkit.priors.self import SelfPrior, slow_features
 from sslkit.runtime.device import to_device_of
@@ -59,7 +60,7 @@ class PriorTargets(nn.Module):
     ) -> None:
         super().__init__()
         check_one_of(f"{owner}.mode", mode, get_args(Mode))
-        self.prior = build(prior, size=size, precision=precision)
+        self.prior = of_all_steps(build(prior, size=size, precision=precision), owner)
         self.of_file = isinstance(self.prior, FilePrior)
         self.of_itself = isinstance(self.prior, SelfPrior)
         if mode == "view" and (self.of_file or self.of_itself):

@@ -1,6 +1,7 @@
 """The contract of every prior: (N, A) float32 features of images, without gradient."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,8 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.backbones import norm_statistics
+from sslkit.backbones.base import feature_map
 from sslkit.data.loader import read_spaced
 from sslkit.data.resizing import centre, fit_size
+from sslkit.embeddings import Maps
 from sslkit.errors import UserError
 from sslkit.priors._structure import digest_of
 from sslkit.runtime.context import Runtime
@@ -111,6 +114,7 @@ class NetworkPrior(Prior):
         self.precision = precision
         self._device: torch.device | None = None
         self._normal: tuple[Tensor, Tensor] | None = None
+        self._seen: tuple[Tensor, Maps] | None = None
 
     def check(self, dataset: "Images") -> None:
         """Warn of weights of others whose batch normalisation contradicts the images."""
@@ -120,15 +124,34 @@ class NetworkPrior(Prior):
             norm_statistics.warn(f"prior {self.name}", finding)
 
     def extract(self, pixels: Tensor) -> Tensor:
+        x = self._input(pixels)
+        with autocast(self.precision, x.device):
+            return self.network(x)
+
+    @torch.no_grad()
+    def maps(self, pixels: Tensor) -> Maps:
+        """The last feature map and the pooled features of a view (N, C, H, W) in [0, 1], fp32.
+
+        The last view's are kept: all that read the same prior share one pass. Raises UserError for a network without.
+        """
+        if self._seen is None or self._seen[0] is not pixels:
+            x = self._input(pixels)
+            with self._precision_of(x.device):
+                patches, pooled = feature_map(self.network, x, f"prior {self.name}")
+            self._seen = pixels, Maps(patches.float(), pooled.float())
+        return self._seen[1]
+
+    def _precision_of(self, device: torch.device) -> AbstractContextManager:
+        return autocast(self.precision, device)
+
+    def _input(self, pixels: Tensor) -> Tensor:
+        """Pixels (N, C, H, W) in [0, 1] resized and normalised as the network was trained on."""
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
             self._normal = tuple(pixels.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
-        x = self._resize(self._of_channels(pixels))
         mean, std = self._normal
-        x = (x - mean) / std
-        with autocast(self.precision, x.device):
-            return self.network(x)
+        return (self._resize(self._of_channels(pixels)) - mean) / std
 
     def _resize(self, pixels: Tensor) -> Tensor:
         return resize_and_crop(pixels, self.size, self.interpolation, squash=self.is_squashed)

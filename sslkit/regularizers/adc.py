@@ -115,6 +115,7 @@ class ADC(Regularizer):
         super().__init__(balance=balance, balance_until=balance_until)
         self.nu, self.upsilon, self.sigma, self.dof, self.tau = nu, upsilon, sigma, dof, tau
         self.features = StepFeatures(prior, mode=mode, size=prior_size, precision=prior_precision, owner="adc")
+        self.prior = self.features.prior
 
     def check(self, dataset: "Images") -> None:
         """Raises UserError for features of a file that do not fit the data set."""

@@ -13,18 +13,22 @@ from sslkit.errors import UserError, format_value
 from sslkit.options.ranges import ChosenRatio, ChosenShare
 
 if TYPE_CHECKING:
+    from sslkit.backbones.base import Backbone
     from sslkit.data.sources.named import Images
+    from sslkit.priors.base import Prior
 
 CONTRACT = "Regularizer"
 # Balance and its end beside objectives that do not compare views: recipes/benchmarks/plugins.
 BESIDE_OTHERS = 0.03, 1.0
-Place = Literal["z", "h"]
+Place = Literal["z", "h", "map"]
 
 
 class Regularizer(nn.Module):
     """A regulariser is built with `dim`, the width of what it reads, and its options; it never sees the objective.
 
-    reads: the embeddings that it is for, projected (z) or the backbone's (h); an option of this name chooses.
+    reads: the embeddings that it is for, projected (z) or the backbone's (h); an option of this name chooses. map: of
+        the backbone, see e.whole.
+    prior: the frozen features that it learns from, if there are some; a method gives it the networks of the run.
     balance: ratio of the norms of its gradient and the objective's, to which `sslkit.method` scales its terms; None
         leaves them as they are. The factor multiplies the loss, and so the gradients of its own layers too. See
         `sslkit.composition.balance`.
@@ -46,6 +50,7 @@ class Regularizer(nn.Module):
     automatic: ClassVar[Mapping[bool, tuple[float | None, float]]] = {}
     until: ClassVar[float] = 1.0
     remedy: str = "1"
+    prior: "Prior | None" = None
 
     def __init__(self, *, balance: ChosenRatio = None, balance_until: ChosenShare = None) -> None:
         super().__init__()
@@ -79,6 +84,9 @@ class Regularizer(nn.Module):
         self.balance = balance
         if self.balance_until is None:
             self.balance_until = until
+
+    def fit_to(self, backbone: "Backbone") -> None:
+        """Called once, before training, with the network. Raises UserError for one that it is not for."""
 
     def check(self, dataset: "Images") -> None:
         """Called before a run's folder is made. Raises UserError for a data set that an option does not fit."""

@@ -61,6 +61,7 @@ class Guide(Regularizer):
         self.targets = PriorTargets(
             prior, size=prior_size, precision=prior_precision, mode=mode, components=components, owner="guide"
         )
+        self.prior = self.targets.prior
         self.projector = mlp(dim, hidden, components)
 
     def check(self, dataset: "Images") -> None:

@@ -158,6 +158,8 @@ def build_method(config: Config, data: Data, backbone: nn.Module | None = None) 
     )
     if body:
         check_kept(built, loaded)
+    if built.anchors.last_epoch >= config.epochs:
+        raise UserError(f"prior=epoch:{built.anchors.last_epoch}: the run ends after {config.epochs} epochs, before it")
     if config.optimizer.layer_decay is not None:
         layer_rates(built, config.optimizer.layer_decay)  # refuses a network without layers
     if config.trainer.checkpoint_activations:

@@ -1,8 +1,11 @@
-"""Inputs that are nearly nothing, for every regulariser, and priors that are, found by listing."""
+"""Inputs that are nearly nothing, for every regulariser of embeddings, and priors that are, found by listing.
+
+Those of maps have their own: test_anchors.py.
+"""
 
 import pytest
 import torch
-from contract import batch, build, step
+from contract import EMBEDDED, batch, build, step
 from torch import Tensor
 
 from sslkit import regularizers
@@ -11,10 +14,10 @@ from sslkit.embeddings import Embeddings
 from sslkit.errors import UserError
 from sslkit.options import members
 
-PRIORED = [name for name in regularizers.names() if "prior" in members.options(regularizers.find(name))]
+PRIORED = [name for name in EMBEDDED if "prior" in members.options(regularizers.find(name))]
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no data set.*", "ignore:.*eta.*", "ignore:.*dead.*")
-every = pytest.mark.parametrize("name", regularizers.names())
+every = pytest.mark.parametrize("name", EMBEDDED)
 with_prior = pytest.mark.parametrize("name", PRIORED)
 
 
@@ -60,7 +63,7 @@ class Images:
 
 
 def test_there_are_some() -> None:
-    assert {"adc", "dsa", "guide"} <= set(PRIORED) < set(regularizers.names())
+    assert {"adc", "dsa", "guide"} <= set(PRIORED) < set(EMBEDDED) < set(regularizers.names())
 
 
 @every

@@ -1,0 +1,20 @@
+"""Gram: keep the similarities of an image's patches near those of an earlier network (Siméoni et al. 2025)."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from sslkit.embeddings import Maps
+from sslkit.regularizers._anchors import Anchor, tokens
+
+
+class Gram(Anchor):
+    """weight * mean squared difference of the P x P cosines of each image's patches (arXiv 2508.10104, DINOv3).
+
+    The anchor may be of any width, and see larger views (prior_size): its map is resized to the student's grid.
+    """
+
+    name = "gram"
+
+    def distance(self, student: Maps, anchor: Maps, order: Tensor) -> Tensor:
+        ours, theirs = (F.normalize(x, dim=2) for x in tokens(student, anchor))
+        return (ours @ ours.mT - theirs @ theirs.mT).square().mean()
