@@ -95,8 +95,8 @@ class Diet(Objective):
         rows = range(distributed.rank(), len(dataset), distributed.world_size())
         with together("the features that diet starts from"), torch.no_grad():
             self.backbone.eval()
-            for part, batch in batches_in_order(dataset, rows, dataset.item.rows_at_once(START)):
-                weight[part] = F.normalize(wide(self.backbone(normalize(to_float(batch["images"].to(weight.device))))))
+            for shown, batch in batches_in_order(dataset, rows, dataset.item.rows_at_once(START)):
+                weight[shown] = F.normalize(wide(self.backbone(normalize(to_float(batch["images"].to(weight.device))))))
             self.backbone.train(training)
         with torch.no_grad():
             weight = distributed.sum_over_ranks(weight)
@@ -130,7 +130,7 @@ class Diet(Objective):
         z, weight, index = own_rows(e.z), wide(self.classifier.weight).to(e.z.dtype), own_rows(e.index, 0)
         if self.temperature is not None:
             z, weight = F.normalize(z, dim=-1) / self.temperature, F.normalize(weight, dim=-1)
-        own = (z * F.embedding(index, weight)).sum(-1)
+        target = (z * F.embedding(index, weight)).sum(-1)
         if e.drawn is None:
             partition = log_sum_exp(z, weight, tf32=self.mixed)
         else:
@@ -138,7 +138,7 @@ class Diet(Objective):
             ones = torch.ones_like(z[..., :1])
             partition = log_sum_exp(torch.cat([z, ones], -1), torch.cat([keys, bias.to(keys)[:, None]], 1))
         smoothing = self.label_smoothing
-        return mean_over_ranks((partition - (1 - smoothing) * own - smoothing * (z @ weight.mean(0))).mean())
+        return mean_over_ranks((partition - (1 - smoothing) * target - smoothing * (z @ weight.mean(0))).mean())
 
     def _log_counts(self, index: Tensor, drawn: Tensor) -> Tensor:
         """(B + M,) logarithms of the number of images that each key stands for; they add up to all images.

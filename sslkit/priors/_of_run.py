@@ -1,7 +1,6 @@
 """Priors that are made from the network in training: its start, what it was after an epoch, and a random one."""
 
 import copy
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import nn
@@ -46,15 +45,12 @@ class RunPrior(NetworkPrior):
         network = _at_size(self.make(backbone, seed), size, backbone, self.name)
         mean, std = normalize
         config = {"size": size, "mean": mean, "std": std, "channels": backbone.in_chans}
-        super().__init__(self.name, network, config)
+        super().__init__(self.name, network, config, precision=None)
         self.is_ready_made = False
 
     def make(self, backbone: Backbone, seed: int) -> nn.Module:
         """A copy of the network as it is now."""
         return copy.deepcopy(backbone.net)
-
-    def _precision_of(self, device: torch.device) -> AbstractContextManager:
-        return nullcontext()
 
 
 def _at_size(net: nn.Module, size: int, backbone: Backbone, name: str) -> nn.Module:

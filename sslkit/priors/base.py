@@ -1,7 +1,7 @@
 """The contract of every prior: (N, A) float32 features of images, without gradient."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -90,7 +90,8 @@ class NetworkPrior(Prior):
 
     network: maps normalised (N, channels, size, size) to (N, A).
     config: its size, mean, std, and maybe channels, interpolation and resize_mode, in timm's and open_clip's form.
-    size: None is the network's. precision: "bfloat16" runs the network under autocast.
+    size: None is the network's. precision: "bfloat16" runs the network under autocast; None
+        runs `maps` in the precision of the caller.
     is_ready_made: False for weights of a zoo entry, whose card tells its preprocessing.
     """
 
@@ -103,7 +104,7 @@ class NetworkPrior(Prior):
         config: Mapping[str, Any],
         *,
         size: int | None = None,
-        precision: str = Runtime.precision,
+        precision: str | None = Runtime.precision,
     ) -> None:
         super().__init__(name)
         self.network = network.eval().requires_grad_(False)
@@ -136,13 +137,10 @@ class NetworkPrior(Prior):
         """
         if self._seen is None or self._seen[0] is not pixels:
             x = self._input(pixels)
-            with self._precision_of(x.device):
+            with nullcontext() if self.precision is None else autocast(self.precision, x.device):
                 patches, pooled = feature_map(self.network, x, f"prior {self.name}")
             self._seen = pixels, Maps(patches.float(), pooled.float())
         return self._seen[1]
-
-    def _precision_of(self, device: torch.device) -> AbstractContextManager:
-        return autocast(self.precision, device)
 
     def _input(self, pixels: Tensor) -> Tensor:
         """Pixels (N, C, H, W) in [0, 1] resized and normalised as the network was trained on."""

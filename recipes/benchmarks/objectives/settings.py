@@ -53,7 +53,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "w_mse": {"dim": 16, "whitening_size": 128},
 }
 
-# Neither in the study nor tuned. DIET has the images of the embedded set; recipes/conf/experiment/diet.yaml has its run.
+# Neither in the study nor tuned. DIET has the images of the embedded set; its run: recipes/conf/experiment/diet.yaml
 UNTUNED = {"diet": {"images": 8000}}
 
 # Grid of each objective's own option; every value is combined with every learning rate of LR.
