@@ -32,7 +32,7 @@ class Anchors(nn.Module):
         for member in members:
             if isinstance(member.prior, RunPrior):
                 member.prior.bind(backbone, normalize, seed)
-        readers = [member for member in members if getattr(member, "reads", "") == "map"]
+        readers = [member for member in members if isinstance(member, Regularizer) and member.needs_whole]
         shared: dict[tuple, NetworkPrior] = {}
         for member in readers:
             key = (member.prior.name, member.prior.size, member.prior.precision)

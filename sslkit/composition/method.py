@@ -298,23 +298,18 @@ def method(
             name: kinds[name](widths[chosen.get("reads", kinds[name].reads)], **chosen)
             for name, chosen in plugged.items()
         }
-    published = kinds["objective"].views
-    recipe = _fit_recipe(
-        for_item(published, body.item),
-        image_size,
-        body.patch,
-        views or {},
-    )
-    step_checks.check_crops(body, recipe, image_size)
-    return Method(
-        name,
-        head,
-        parts,
-        recipe=recipe,
-        image_size=image_size,
-        normalize=normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)),
-        seed=seed,
-    )
+        published = kinds["objective"].views
+        recipe = _fit_recipe(for_item(published, body.item), image_size, body.patch, views or {})
+        step_checks.check_crops(body, recipe, image_size)
+        return Method(
+            name,
+            head,
+            parts,
+            recipe=recipe,
+            image_size=image_size,
+            normalize=normalize or (IMAGENET if in_chans == 3 else ((0.5,) * in_chans, (0.25,) * in_chans)),
+            seed=seed,
+        )
 
 
 def _fit_recipe(recipe: ViewRecipe, image_size: int, patch: int, changes: Mapping[str, Any]) -> ViewRecipe:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -44,9 +44,12 @@ class PriorTargets(nn.Module):
     mode: features of each view, or of the clean image for all of its views, looked up (cached); auto: cached for
         features:FILE, otherwise view.
     owner: name of the part of the method, for messages.
+    kind: words that tell a subclass's kept fits from those of pooled features.
     `prepare` fits W and mean, which are saved with the module. Before it, W is a fixed random projection, with a
     warning. Raises UserError for options that do not fit.
     """
+
+    kind: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -75,6 +78,10 @@ class PriorTargets(nn.Module):
         self._drawn: Tensor | None = None
         for name in STATE:  # filled by `prepare` or from a checkpoint
             self.register_buffer(name, torch.empty(0))
+
+    def sample(self, dataset: "Images") -> Tensor:
+        """(n, A) features of clean images that W is fitted to."""
+        return some_features(self.prior, dataset, self._table, self.mean.device)
 
     @property
     def is_fitted(self) -> bool:
@@ -152,7 +159,7 @@ class PriorTargets(nn.Module):
         what = f"the components of prior {self.prior.name}"
 
         def compute(_: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
-            features = some_features(self.prior, dataset, self._table, self.mean.device)
+            features = self.sample(dataset)
             yield whitening(features, self.components, f"{self.owner}.prior={self.prior.name}").numpy()
 
         if cache is None or (self.prior.identity is None and not self.of_file):
@@ -160,7 +167,7 @@ class PriorTargets(nn.Module):
             return np.array(from_first(what, lambda: next(compute([])).tolist()), dtype=np.float32)
         about = key_of(self.prior.array) if self.of_file else self.prior.identity
         digest = from_first("the content of the images", lambda: dataset.digest)
-        key = key_of("whitening", VERSION, self.components, about, digest)
+        key = key_of("whitening", VERSION, self.components, about, digest, *self.kind)
         return np.array(load_or_compute(Path(cache) / f"whitening-{key}.npy", None, compute, what=what))
 
     def _projection(self, features: Tensor) -> Tensor:

@@ -125,6 +125,8 @@ class NetworkPrior(Prior):
             norm_statistics.warn(f"prior {self.name}", finding)
 
     def extract(self, pixels: Tensor) -> Tensor:
+        if self._seen is not None and self._seen[0] is pixels:
+            return self._seen[1].pooled
         x = self._input(pixels)
         with autocast(self.precision, x.device):
             return self.network(x)

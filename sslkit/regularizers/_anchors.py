@@ -34,6 +34,7 @@ class Anchor(Regularizer):
     """
 
     needs_images = False
+    needs_whole = True
     reads = "map"
     name: ClassVar[str]
     has_same_width: ClassVar[bool] = False

@@ -41,12 +41,14 @@ class Regularizer(nn.Module):
     watched: detached scalars of the last call of `terms` to log; not part of the loss. Where processes share the pairs
         of a step, each has those of its own part.
     needs_images: whether `terms` reads its images; False saves a run on image files from making them for each batch.
+    needs_whole: whether it reads e.whole, the first view without masks.
     needs_slow: whether it reads e.slow, the features of a slow copy of the backbone (prior=self).
     """
 
     reads: Place = "z"
     needs_images: bool = True
     needs_slow: bool = False
+    needs_whole: bool = False
     automatic: ClassVar[Mapping[bool, tuple[float | None, float]]] = {}
     until: ClassVar[float] = 1.0
     remedy: str = "1"

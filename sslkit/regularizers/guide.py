@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from sslkit.backbones.base import Backbone
 from sslkit.embeddings import Embeddings, own_rows, wide
 from sslkit.layers.heads import mlp
 from sslkit.options.ranges import ChosenShare, Ratio, Size, Weight, Width
+from sslkit.priors._patches import PatchRegression, TokenChoice, check_tokens
 from sslkit.priors._targets import Mode, PriorTargets, regression_loss
 from sslkit.regularizers.base import Regularizer
 
@@ -31,6 +33,8 @@ class Guide(Regularizer):
     prior_size: side in pixels of the prior's input; None is the prior's default.
     prior_precision: float32, or bfloat16 for networks.
     mode: features of each view, or of the clean image for all its views (cached); auto: view, but cached for a file.
+    tokens: pooled features, or patches of the first view without masks, or both: of a network (timm:NAME, zoo:ENTRY,
+        start, ...). The student's map is resampled to the teacher's grid; its pass is one more in a step.
     components: principal components to regress. hidden: width of the projector g.
     weight: multiplies the term; a balance cancels it, unless it is 0.
     balance: ratio of its gradient's norm to the objective's, see `sslkit.composition.balance`; None leaves the weight.
@@ -52,6 +56,7 @@ class Guide(Regularizer):
         mode: Mode = "auto",
         components: Width = 128,
         hidden: Width = 256,
+        tokens: TokenChoice = "pooled",
         weight: Weight = 1.0,
         balance: Ratio = 3.0,
         balance_until: ChosenShare = None,
@@ -62,7 +67,17 @@ class Guide(Regularizer):
             prior, size=prior_size, precision=prior_precision, mode=mode, components=components, owner="guide"
         )
         self.prior = self.targets.prior
-        self.projector = mlp(dim, hidden, components)
+        self.needs_whole = check_tokens(tokens, self.prior, "guide")
+        self.hidden, self.tokens = hidden, tokens
+        if tokens != "patches":
+            self.projector = mlp(dim, hidden, components)
+
+    def fit_to(self, backbone: Backbone) -> None:
+        """Make the projector of patches, of the width of the network's map; the prior may be shared by now."""
+        if self.needs_whole:
+            self.targets.prior = self.prior
+            how = {"hidden": self.hidden, "components": self.targets.components, "owner": "guide"}
+            self.patches = PatchRegression(self.prior, backbone.map_channels(), **how)
 
     def check(self, dataset: "Images") -> None:
         """Raises UserError for features of a file that do not fit the data set."""
@@ -70,7 +85,10 @@ class Guide(Regularizer):
 
     def prepare(self, dataset: "Images", *, cache: Path | None = None, steps: int = 0) -> None:
         """Fit the targets to the clean images; see `PriorTargets.prepare`."""
-        self.targets.prepare(dataset, cache=cache)
+        if self.tokens != "patches":
+            self.targets.prepare(dataset, cache=cache)
+        if self.needs_whole:
+            self.patches.prepare(dataset, cache=cache)
 
     @property
     def needs_slow(self) -> bool:
@@ -81,10 +99,19 @@ class Guide(Regularizer):
         return self.targets.describe()
 
     def weights(self) -> dict[str, float]:
-        return {"guide": self.weight}
+        return {"guide": self.weight, "guide/patches": self.weight}
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
-        """{"guide": the term}, equal on every rank. Needs e.views, except with cached features."""
+        """{"guide": the term, "guide/patches": that of patches}, equal on every rank, as `tokens` says.
+
+        Needs e.views, except with cached features.
+        """
+        terms = {}
+        if self.needs_whole:
+            terms["guide/patches"] = self.weight * self.patches(e.whole.student.patches, e.whole.view)
+        return terms if self.tokens == "patches" else terms | self._of_pooled(e)
+
+    def _of_pooled(self, e: Embeddings) -> dict[str, Tensor]:
         h = wide(own_rows(e.h))  # (V, N_local, F)
         predicted = self.projector(h.flatten(0, 1)).unflatten(0, h.shape[:2])
         loss = regression_loss(predicted, self.targets(e))
