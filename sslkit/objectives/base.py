@@ -59,6 +59,7 @@ class Objective(nn.Module):
         all views together; they differ where views differ, as in brightness. Subclasses may make it an option.
     fits_weights: whether `prepare` changes weights that are trained; `trainer.strategy=fsdp` cannot share these then.
     continued: defaults of its options in a run with init=, where a paper on continuing has others.
+    rate: AdamW's published peak learning rate for new networks, where others' does harm.
     prior: the frozen features that it learns from, if there are some.
     least_images: smallest number of images in a step, over all ranks; least_images_hint: remedy in the error besides a
         larger batch.
@@ -78,6 +79,7 @@ class Objective(nn.Module):
     view_by_view: bool = False
     fits_weights: bool = False
     continued: ClassVar[Mapping[str, Any]] = {}
+    rate: ClassVar[float | None] = None
     prior: "Prior | None" = None
     dim: int
     least_images: int = 2

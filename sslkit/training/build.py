@@ -82,7 +82,7 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
     """
     objective, scale = classes(asked.method_name)["objective"], data.train.scale
     network = _network(asked, objective, data) if asked.init is None and module is None else None
-    choices = {"backbone": Choice(network), "optimizer.lr": _rate(asked, network)}
+    choices = {"backbone": Choice(network), "optimizer.lr": _rate(asked, network, objective.rate)}
     if asked.init:
         new = max(RATE, asked.optimizer.lr or 0) if asked.optimizer.name == "adamw" else None
         choices |= {"unfreeze": Choice(SHARE), "optimizer.head_lr": Choice(new)}
@@ -107,11 +107,13 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
     return {path: choice for path, choice in chosen.items() if value_at(asked, path) in NOT_GIVEN}
 
 
-def _rate(asked: Config, network: str | None) -> Choice:
-    """The learning rate of this network. network: None: one that is given."""
+def _rate(asked: Config, network: str | None, published: float | None) -> Choice:
+    """The learning rate of this network. network: None: one that is given. published: the objective's own, if any."""
     optimizer = asked.optimizer
     if asked.init and optimizer.name == "adamw":
         return Choice(GENTLE)
+    if published and optimizer.name == "adamw" and optimizer.lr_scaling == "none":
+        return Choice(published, f"learning rate {published:g} as published")
     if network == NARROW and optimizer.name == "adamw" and optimizer.lr_scaling == "none":
         rate = float(f"{NARROW_RATE * min(1, sqrt(asked.batch_size / NARROW_BATCH)):.2g}")
         if rate > RATE:

@@ -95,3 +95,5 @@ def test_diet_has_a_class_for_each_image_and_smooths_less_where_it_continues(sma
     assert smoothing == Choice(0.3, "label_smoothing 0.3 to continue")
     given = settings(**{**continued, "method": {"name": "diet", "objective": {"label_smoothing": 0.5}}})
     assert "method.objective.label_smoothing" not in given.chosen
+    assert made.optimizer.lr == 1e-3
+    assert settings(method="diet", **{"optimizer.name": "sgd"}).config.optimizer.lr == 0.002
