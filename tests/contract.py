@@ -14,6 +14,7 @@ from torch import Tensor
 
 import sslkit
 from sslkit import backbones, objectives, regularizers
+from sslkit.embeddings import Maps
 from sslkit.options.members import signature
 
 PLUGINS = [*regularizers.names(), "+".join(regularizers.names())]
@@ -76,3 +77,9 @@ def own_tests(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def maps(n: int = 2, f: int = 5, side: int = 3, seed: int = 0) -> Maps:
+    """Drawn maps of a view in float64, for regularisers that compare networks."""
+    g = torch.Generator().manual_seed(seed)
+    return Maps(torch.randn(n, f, side, side, generator=g).double(), torch.randn(n, f, generator=g).double())

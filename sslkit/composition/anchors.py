@@ -11,8 +11,7 @@ from sslkit.objectives.base import Objective
 from sslkit.priors._of_run import RunPrior
 from sslkit.priors.base import NetworkPrior
 from sslkit.priors.epoch import EpochCopy, EpochPrior
-from sslkit.regularizers._anchors import see
-from sslkit.regularizers.base import Regularizer
+from sslkit.regularizers.base import Regularizer, see
 
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 

@@ -4,13 +4,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Maps
-from sslkit.regularizers._anchors import Anchor, tokens
+from sslkit.regularizers.base import Anchor, tokens
 
 
 class Gram(Anchor):
     """weight * mean squared difference of the P x P cosines of each image's patches (arXiv 2508.10104, DINOv3).
 
     The anchor may be of any width, and see larger views (prior_size): its map is resized to the student's grid.
+    Its options prior, prior_size, prior_precision, weight, balance and balance_until are those of every anchor.
     """
 
     name = "gram"

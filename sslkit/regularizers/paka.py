@@ -5,7 +5,7 @@ from torch import Tensor
 
 from sslkit.embeddings import Maps
 from sslkit.options.ranges import ChosenRatio, ChosenShare, Rows, Size, Weight
-from sslkit.regularizers._anchors import Anchor, tokens
+from sslkit.regularizers.base import Anchor, tokens
 
 LEAST = 1e-12  # under the root: a map that is equal at all positions has a kernel of 0
 
@@ -16,6 +16,7 @@ class Paka(Anchor):
     It is 1 - CKA with linear kernels: unlike `gram` it leaves the scale, the mean and rotations of the patches free.
 
     patches: positions in the kernel, drawn anew in each step, the same in both networks; all, if there are fewer.
+    Its options prior, prior_size, prior_precision, weight, balance and balance_until are those of every anchor.
     """
 
     name = "paka"

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sslkit.embeddings import Maps
-from sslkit.regularizers._anchors import Anchor
+from sslkit.regularizers.base import Anchor
 
 
 class Retain(Anchor):
@@ -12,6 +12,7 @@ class Retain(Anchor):
 
     Unlike `guide` it has no head and no whitening between, which could turn while the features change. The difference
     of unit vectors, squared and halved, is the same number, and exactly 0 for equal ones.
+    Its options prior, prior_size, prior_precision, weight, balance and balance_until are those of every anchor.
     """
 
     name = "retain"
