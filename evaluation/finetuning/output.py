@@ -7,7 +7,7 @@ from evaluation.results import unseen
 from evaluation.results.numbers import describe_errors
 from evaluation.results.tables import with_interval
 from sslkit.decision import LABEL, MEAN, RAW, USE
-from sslkit.models.using import lines_to_load
+from sslkit.models.using import line_to_predict, lines_to_load
 from sslkit.terminal import say
 from sslkit.terminal.say import words
 
@@ -44,6 +44,6 @@ def lines(tuned: Finetuned) -> list[str]:
         text += lines_to_load(USE, folder)
     return [
         *text,
-        f"predict   python recipes/predict.py {words({'checkpoint': folder, 'data': 'path/to/images'})}",
+        line_to_predict(folder),
         f"export    python recipes/export.py {words({'checkpoint': folder, 'to': 'onnx'})}",
     ]

@@ -19,6 +19,7 @@ from sslkit.data.manifest.page import TEMPLATE as LOOK
 from sslkit.decision import LABEL, USE
 from sslkit.files import pages
 from sslkit.files.writing import write_text
+from sslkit.models.using import line_to_predict
 from sslkit.terminal import say
 from sslkit.terminal.say import as_started, lasting, words
 from sslkit.terminal.tables import align
@@ -42,9 +43,7 @@ def run(data: Any, zoo: Any, *, out: str | Path, **how: Any) -> Solution | BestF
     say.line(f"written   {', '.join(map(str, [*written, solution.entry.folder]))}")
     if solution.decision.taken or not solution.decision.decides:
         say.line(f"{USE}model = sslkit.load({str(solution.entry.folder)!r})")
-        say.line(
-            f"next      python recipes/predict.py {words({'checkpoint': solution.entry.folder})} data=PATH/TO/IMAGES"
-        )
+    say.line(line_to_predict(solution.entry.folder))
     return solution
 
 

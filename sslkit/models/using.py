@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sslkit.terminal.say import columns
+from sslkit.terminal.say import columns, words
 
 
 def keywords(**given: Any) -> str:
@@ -14,6 +14,11 @@ def keywords(**given: Any) -> str:
 def lines_to_load(label: str, word: str, more: str = "") -> list[str]:
     """`model = sslkit.load('WORD')` behind a label. more: further arguments as they are written, see `keywords`."""
     return lines_of_call(label, "model = sslkit.load", [f"{word!r}{more}"])
+
+
+def line_to_predict(folder: object) -> str:
+    """The command by which a kept model predicts."""
+    return f"predict   python recipes/predict.py {words({'checkpoint': str(folder), 'data': 'path/to/images'})}"
 
 
 def lines_of_call(label: str, call: str, arguments: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from sslkit.data.columns import Columns
 from sslkit.decision import LABEL, USE
 from sslkit.errors import UserError
 from sslkit.files.writing import exclusive, write_text
-from sslkit.models.using import lines_to_load
+from sslkit.models.using import line_to_predict, lines_to_load
 from sslkit.numerics.figures import FIRST, INK, OTHERS, QUIET, SMALL, better, panel, save_figure
 from sslkit.numerics.wilson import independent_rows, wilson
 from sslkit.terminal import say
@@ -58,13 +58,12 @@ def use_lines(found: Halving) -> list[str]:
     if found.winner not in found.entries:
         return list(found.use) if taken else []
     folder = str(found.entries[found.winner].folder)
-    command = f"python recipes/predict.py {words({'checkpoint': folder, 'data': 'path/to/images'})}"
     others = f", and {len(found.entries) - 1} others beside it" if len(found.entries) > 1 else ""
     loading = lines_to_load(USE, folder) if taken else []
     return [
         f"kept      {folder}, tuned on all {found.train + found.held_out} images{others}",
         *loading,
-        f"predict   {command}",
+        line_to_predict(folder),
     ]
 
 

@@ -12,6 +12,7 @@ from evaluation.tasks.detection.results import describe
 from sslkit.models.detectors.detector import check_fit
 from sslkit.models.loading import name_of
 from sslkit.models.model import Model
+from sslkit.models.using import line_to_predict
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import world_size
 from sslkit.terminal.say import words
@@ -58,8 +59,7 @@ def lines_of_kept(judged: Sequence[Judged]) -> list[str]:
     entries = [str(folder / name) for folder, result in results for name in result.details.get("kept", ())]
     lines = [f"kept      {folder}" for folder in dict.fromkeys(entries)]
     if entries:
-        told = words({"checkpoint": entries[0], "data": "path/to/images"})
-        lines.append(f"predict   python recipes/predict.py {told}")
+        lines.append(line_to_predict(entries[0]))
     return lines
 
 
