@@ -8,7 +8,7 @@ torchrun --nproc-per-node=8 recipes/detect.py checkpoint=runs/zoo/NAME recipe=pa
 
 Recipes: paper_voc07, paper_voc0712, paper_coco. The same command goes on where it was stopped. Every schedule but full
 is marked as not comparable to published numbers. FOLDER holds train.json and test.json, written as COCO's; their
-file_name is relative to FOLDER.
+file_name is relative to FOLDER. The detector is kept as an entry: predict.py tells with it the boxes of other images.
 """
 
 from dataclasses import dataclass
