@@ -4,6 +4,7 @@ python recipes/evaluate.py checkpoint=runs/zoo/NAME                    (embedded
 python recipes/evaluate.py checkpoint=[runs/zoo/A,runs/zoo/B]          (both, and what differs between them)
 python recipes/evaluate.py checkpoint=efficientnet_lite0 data=path/to/images protocols=[linear,knn]
 python recipes/evaluate.py zoo=runs/zoo data=pets root=data
+python recipes/evaluate.py checkpoint=runs/zoo/NAME against=start data=[path/to/images,clipart]     (before and after)
 """
 
 import sys
@@ -32,6 +33,12 @@ class Wanted:
         f"controls that a model must be above to be taken, a list of {', '.join(NULLS)}; beside them always the "
         "largest class",
     )
+    against: str | None = setting(
+        None,
+        "start: beside the weights of its run's init=, each number with its paired difference, kept on the card; first "
+        "by knn, linear, fine_tune; of data=[yours,others] the second says what is retained",
+        choices=("start",),
+    )
     pictures: bool = setting(True, "bars with intervals, a map and the confusions of each data set")
 
 
@@ -39,10 +46,12 @@ SETTINGS = settings_of(Subjects, Wanted, Output)
 
 
 def main(config: dict[str, Any]) -> None:
+    from evaluation.judging.against import evaluate_against
     from evaluation.judging.summary import evaluate_models
 
     plain = {field.name: config.pop(field.name) for field in fields(SETTINGS)}
-    evaluate_models(**plain, options=config)
+    against = plain.pop("against")
+    evaluate_models(**plain, options=config) if against is None else evaluate_against(against, **plain, options=config)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from sslkit.zoo.entry import ZooEntry
 
 LONGER = 100  # epochs of the run that is proposed, where these are not more: as short as published runs are
 OF_ONE_RUN = ("method", "data.source", "epochs", "name", "resume")  # not taken over by it as they are
+RETAINED = ("clipart", "fashion_mnist")  # sets of the package
 LOAD, JUDGE, LOOK, AGAIN = (f"  {label:<12}" for label in ("load it:", "evaluate:", "look at it:", "next:"))
 NET, DATA = "net", "data"  # the objects of a program, in lines for it
 
@@ -58,6 +59,9 @@ def _judge(entry: ZooEntry, data: Data, asked: Config, trust: Mapping[str, str])
     if data.bank is None and data_word:  # without classes there is nothing to judge by
         shown = {**judged, "out": f"{folder}/features.npz", "neighbours": 10, "map": "tsne"}
         return f"{LOOK}python recipes/embed.py {words(shown)}"
+    if asked.init and data.bank is not None:  # another set of images says what is retained of the start
+        both = source if asked.columns.words else [source, next(name for name in RETAINED if name != source)]
+        judged |= {"data": both, "against": "start"}
     return f"{JUDGE}python recipes/evaluate.py {words(judged if data.bank else {'checkpoint': folder, **trust})}"
 
 
