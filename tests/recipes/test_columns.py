@@ -108,6 +108,16 @@ def test_a_column_that_is_not_there_ends_in_one_line(command: str, place: Path, 
     assert "columns.where='Fal == p0': list.csv has no column 'Fal': did you mean 'Fall'?" in done.stderr
 
 
+@pytest.mark.parametrize("command", OBEYED)
+def test_a_column_of_texts_that_is_said_to_hold_numbers_ends_in_one_line(command: str, place: Path, typed) -> None:
+    data = f"{DATA.get(command, 'data')}={'video:' if command == 'action_eval' else ''}list.csv"
+    done = typed(command, data, *OBEYED[command][0], *WORDS, "columns.label_kind=number", "out=nothing.csv", cwd=place)
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    said = {"look": "a manifest holds classes", "action_eval": "list.csv"}
+    assert said.get(command, "is no finite number, and columns.label_kind=number reads numbers") in done.stderr
+    assert not (place / "nothing.csv").exists()
+
+
 @pytest.mark.parametrize("command", REFUSED)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_command_without_columns_says_so(command: str, option: str, place: Path, typed) -> None:
