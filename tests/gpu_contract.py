@@ -24,7 +24,8 @@ from sslkit.data.sources.named import open_images
 from sslkit.runtime.loop import Loop
 from sslkit.training.config import OptimizerConfig
 from sslkit.training.loading import to_device
-from sslkit.training.step import Pretraining, make_optimizer
+from sslkit.training.optimizers import make_optimizer
+from sslkit.training.step import Pretraining
 
 GPU = torch.device("cuda", 0)
 LAUNCHES = Path(__file__).with_name("gpu_launches.csv")

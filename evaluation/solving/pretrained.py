@@ -53,7 +53,7 @@ class Newcomer:
         model = self.start.model
         word = str(model.entry.folder) if model.entry else self.start.name
         size = {"data.channels": model.in_chans, "image_size": model.image_size}
-        return {"init": word, "freeze_norm": True, **size}
+        return {"init": word, **size}
 
 
 def check_methods(methods: list[str]) -> None:

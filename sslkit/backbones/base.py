@@ -1,5 +1,6 @@
 """A network with its measured width and the recipe to rebuild it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -66,18 +67,14 @@ class Backbone(nn.Module):
             use_products(net.patch_embed)
         self.kept_norms: frozenset[str] = frozenset()
         self.is_held = False
+        self.tuned = ""  # what of given weights learns, in words
         self.width = _measure(net, self.input_shape(), item, recipe.name)  # a lazy layer has its weights from here on
         if self.convolutional:
             self._lay_out()
 
-    def freeze_norm(self) -> None:
-        """Keep batch normalisation at its running means and variances, also in training; its weights still learn.
-
-        Raises UserError for a network without batch normalisation.
-        """
-        self.kept_norms = frozenset(self.batch_norms())
-        if not self.kept_norms:
-            raise UserError(f"freeze_norm: {self.recipe.name} has no batch normalisation: leave it out")
+    def keep_norms(self, names: Iterable[str]) -> None:
+        """Keep these batch norms, by their names, at their running means and variances, also in training."""
+        self.kept_norms = frozenset(names)
         self.train(self.training)
 
     def batch_norms(self) -> dict[str, _BatchNorm]:

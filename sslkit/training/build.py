@@ -6,7 +6,6 @@ were all best with this one of 0.001, 0.003, 0.009.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sslkit import backbones
-from sslkit.backbones import norm_statistics, words
+from sslkit.backbones import norm_statistics, tune, words
 from sslkit.backbones.base import Backbone
 from sslkit.composition.method import Method, method
 from sslkit.composition.step_checks import check_batch, check_clips
@@ -29,8 +28,8 @@ from sslkit.runtime.hardware import is_cpu, recompute
 from sslkit.terminal.say import counted
 from sslkit.training.config import Config
 from sslkit.training.data import CPU_SIZE, PUBLISHED_SIZE, Data, withhold
+from sslkit.training.optimizers import layer_rates
 from sslkit.training.settled import NOT_GIVEN, Choice, value_at
-from sslkit.training.step import layer_rates
 from sslkit.training.unfreezing import SHARE, count_steps
 from sslkit.zoo.start import start
 
@@ -68,7 +67,7 @@ def describe_tuned(config: Config, data: Data, method: Method) -> list[str]:
     learned, every = (
         sum(p.numel() for p in method.backbone.parameters() if p.requires_grad or whole) / 1e6 for whole in (0, 1)
     )
-    return [f"tuned     {alone}all of the network: {learned:.2f} M of {every:.2f} M parameters"]
+    return [f"tuned     {alone}{method.backbone.tuned}: {learned:.2f} M of {every:.2f} M parameters"]
 
 
 def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[str, Choice]:
@@ -85,7 +84,7 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
     choices = {"backbone": Choice(network), "optimizer.lr": _rate(asked, network, objective.rate)}
     if asked.init:
         new = max(RATE, asked.optimizer.lr or 0) if asked.optimizer.name == "adamw" else None
-        choices |= {"unfreeze": Choice(SHARE), "optimizer.head_lr": Choice(new)}
+        choices |= {"tune": Choice(tune.ALL), "unfreeze": Choice(SHARE), "optimizer.head_lr": Choice(new)}
     if data.image_size <= SMALL and for_item(objective.views, data.train.item).has_papers_scale():
         share = f"crops from {100 * SMALL_SCALE[0]:g} % of the area for small images"
         choices["method.views.scale"] = Choice(list(SMALL_SCALE), share)
@@ -239,8 +238,7 @@ def _with_images(options: Mapping[str, Any], data: Data, config: Config) -> dict
 def start_network(config: Config, data: Data, module: nn.Module | None) -> Backbone:
     """The network that init= names, with its weights. module: of `sslkit.pretrain`.
 
-    Raises UserError as `sslkit.zoo.start` does, if a module object is given too, and for freeze_norm without batch
-    normalisation.
+    Raises UserError as `sslkit.zoo.start` and `sslkit.backbones.tune` do, and if a module object is given too.
     """
     if module is not None:
         raise UserError(f"init={config.init} names the network: leave out the module object given as backbone")
@@ -255,10 +253,7 @@ def start_network(config: Config, data: Data, module: nn.Module | None) -> Backb
         pixels = read_spaced(data.train.clean(data.image_size), norm_statistics.IMAGES)
         note = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
         norm_statistics.warn(f"init={config.init}", note)
-    if config.freeze_norm:
-        body.freeze_norm()
-        note = "batch normalisation keeps its means and variances (freeze_norm=true)"
-        body.recipe.origin = replace(body.recipe.origin, notes=(*body.recipe.origin.notes, note))
+    body.tuned = tune.train_part(body, tune.parse(config.tune))
     return body
 
 

@@ -128,7 +128,7 @@ def settle_weights(
     """Load what lies between the start and the end, and return the fields of the card and the end's weights.
 
     start: of the backbone; None where it is random. Without anything between, {} and None. Statistics of batch
-    normalisation are made anew on clean training images, unless they are kept (freeze_norm=true).
+    normalisation are made anew on clean training images, unless they are kept (tune=).
     """
     is_chosen = config.interpolate == AUTO
     if start is None or config.interpolate == 1 or (is_chosen and data.choice is None):

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from sslkit.backbones import tune
 from sslkit.backbones.words import AUTO
 from sslkit.data.image_options import MOST_PIXELS, DataOptions
 from sslkit.data.source_options import DataConfig
@@ -133,7 +134,11 @@ class Config(Computing, DataOptions):
         least=0,
         most=10**9,
     )
-    freeze_norm: bool = setting(False, "keep the means and variances of the batch normalisation of init=")
+    tune: str | None = setting(
+        None,
+        "what of init= is trained: all, norms, last:K (the last K blocks); the means and variances of batch norm stay, "
+        "but for WORD+statistics; null: all with init=",
+    )
     interpolate: float | str = setting(
         AUTO,
         "share of the trained weights in those that are kept, the rest is the start's (init=); auto: the best of some "
@@ -235,8 +240,10 @@ def _check(config: Config) -> None:
             f"eval.max_images={config.eval.max_images} must be at least eval.k={config.eval.k}, the kNN neighbours"
         )
     check_optimizer(config.optimizer, config.epochs)
-    if config.freeze_norm and config.init is None:
-        raise UserError("freeze_norm=true keeps the batch normalisation of init=: give init=, or leave it out")
+    if config.tune is not None:
+        tune.parse(config.tune)
+        if config.init is None:
+            raise UserError(f"tune={config.tune} says what of init= is trained: give init=, or leave it out")
     if config.unfreeze and config.init is None:
         raise UserError("unfreeze= trains what is new beside the weights of init= first: give init=, or leave it out")
     if config.unfreeze is not None and config.unfreeze >= config.epochs:

@@ -27,7 +27,7 @@ from sslkit.training.build import RATE, batches, describe_tuned
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.data import Data
 from sslkit.training.machine import ranks_of
-from sslkit.training.step import make_optimizer
+from sslkit.training.optimizers import make_optimizer
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 Of a program that gave its own module or data they are Python, since no shell knows these objects.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from sslkit.backbones import tune
 from sslkit.data.sources.builtin import NAMES
 from sslkit.data.sources.own_dataset import PREFIX as OWN
 from sslkit.models.using import keywords, lines_of_call, lines_to_load
@@ -98,13 +99,12 @@ def next_run(asked: Config, gentler: Mapping[str, Any]) -> dict[str, Any]:
     return {"method": asked.method_name, "data": source, "epochs": epochs, **options}
 
 
-def gentler_settings(weights: Iterable[str], asked: Config) -> dict[str, Any]:
-    """Settings that change given weights less; none for a random start. weights: names of the tensors."""
+def gentler_settings(asked: Config) -> dict[str, Any]:
+    """Settings that change given weights less; none for a random start."""
     if not asked.init:
         return {}
-    has_norm = any(name.endswith("running_mean") for name in weights)
     rate = {"optimizer.lr": GENTLE} if (asked.optimizer.lr or 0) > GENTLE else {}
-    return {**rate, **({"freeze_norm": True} if has_norm and not asked.freeze_norm else {})}
+    return {**rate, **({"tune": tune.NORMS} if asked.tune != tune.NORMS else {})}
 
 
 def _given(asked: Config) -> dict[str, Any]:

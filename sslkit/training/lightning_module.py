@@ -16,7 +16,8 @@ from sslkit.runtime import distributed
 from sslkit.training.build import RATE
 from sslkit.training.config import OptimizerConfig, check_optimizer
 from sslkit.training.loading import to_device
-from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, set_weight_decay
+from sslkit.training.optimizers import make_optimizer, make_schedule, set_weight_decay
+from sslkit.training.step import Pretraining, Progress
 
 
 class LightningMethod(pl.LightningModule):

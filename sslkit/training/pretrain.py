@@ -36,10 +36,11 @@ from sslkit.training.finish import Newest, finish
 from sslkit.training.loading import Unreadable, load, to_device
 from sslkit.training.machine import check_trainer, compile_networks, demand, describe_computation, fabric_of
 from sslkit.training.monitor import History, Monitor
+from sslkit.training.optimizers import make_optimizer, make_schedule, peak_lr
 from sslkit.training.patches import Patches
 from sslkit.training.settled import Settled
 from sslkit.training.start import Start
-from sslkit.training.step import Pretraining, Progress, make_optimizer, make_schedule, peak_lr
+from sslkit.training.step import Pretraining, Progress
 from sslkit.training.summary import announce
 from sslkit.zoo.entry import ZooEntry
 

@@ -16,6 +16,7 @@ OPEN = (  # settings that are chosen where they are not given
     "fill",
     "optimizer.lr",
     "optimizer.head_lr",
+    "tune",
     "unfreeze",
     "method.objective.momentum",
     "method.views.scale",

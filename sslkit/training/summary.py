@@ -17,9 +17,9 @@ from sslkit.training.config import Config
 from sslkit.training.data import Data
 from sslkit.training.following import following, gentler_settings
 from sslkit.training.machine import compile_hint, describe_share, reading
+from sslkit.training.optimizers import images_of_step, layer_decay, peak_lr
 from sslkit.training.results import decide, gains_of, list_results
 from sslkit.training.settled import Settled
-from sslkit.training.step import images_of_step, layer_decay, peak_lr
 from sslkit.zoo.entry import WEIGHTS, ZooEntry
 
 # optimiser steps of a run, up to which a note says so: a round number; the rate has then hardly been at its peak
@@ -165,7 +165,7 @@ def summary(entry: ZooEntry, data: Data, asked: Config, elapsed: float) -> str:
     lines = ["", f"done {took} training: {folder}", *list_results(card, data), *decide(folder.name, card, data)]
     gentler = {}
     if worse := [f"{name} {gain}" for name, gain in gains_of(card).items() if gain.high < 0]:
-        gentler = gentler_settings(entry.state_dict(), asked)
+        gentler = gentler_settings(asked)
         ways = ", ".join(filter(None, (words(gentler), "more epochs")))
         lines += ["", f"  worse than before training, on the same images: {', '.join(worse)}", f"  try       {ways}"]
     if paths := card.get("unreadable"):

@@ -20,7 +20,8 @@ from sslkit.runtime import distributed
 from sslkit.runtime.hardware import recompute
 from sslkit.training.build import check_shares
 from sslkit.training.config import Config, OptimizerConfig
-from sslkit.training.step import Pretraining, make_optimizer
+from sslkit.training.optimizers import make_optimizer
+from sslkit.training.step import Pretraining
 
 EVERY_PLUGIN = "+".join(regularizers.names())
 QUICK = ["byol+koleo"]

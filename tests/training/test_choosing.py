@@ -61,6 +61,7 @@ def test_the_share_is_chosen_on_images_apart_and_told(begun, capsys) -> None:
 
 
 def test_a_share_that_is_given_is_the_mean_of_both_and_the_end_is_kept(begun, weights) -> None:
+    begun |= {"tune": "all+statistics"}
     half = sslkit.pretrain(begun, interpolate=0.5, name="half")
     whole = sslkit.pretrain(begun, interpolate=1, name="whole")
     end = sslkit.ZooEntry.load(half.folder / "checkpoints" / "half-end")
@@ -83,7 +84,7 @@ def test_a_share_that_is_given_is_the_mean_of_both_and_the_end_is_kept(begun, we
 
 
 def test_frozen_statistics_stay(begun, weights) -> None:
-    entry = sslkit.pretrain(begun, interpolate=0.5, freeze_norm=True)
+    entry = sslkit.pretrain(begun, interpolate=0.5)
     first = safetensors.torch.load_file(weights.split(":")[2])
     assert all(torch.equal(value, first[name]) for name, value in entry.state_dict().items() if "running_" in name)
 

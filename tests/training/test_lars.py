@@ -7,7 +7,7 @@ from lightly.utils.lars import LARS as LightlyLARS
 from torch import Tensor
 
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.step import make_optimizer, set_weight_decay
+from sslkit.training.optimizers import make_optimizer, set_weight_decay
 
 
 def step_of_lars(w: Tensor, gradient: Tensor, decay: float, speed: Tensor | float, lr: float) -> tuple[Tensor, Tensor]:

@@ -19,10 +19,7 @@ from sslkit.runtime.loop import Loop
 from sslkit.training.config import Config, OptimizerConfig
 from sslkit.training.loading import to_device
 from sslkit.training.monitor import History
-from sslkit.training.step import (
-    Pretraining,
-    Progress,
-    Unchecked,
+from sslkit.training.optimizers import (
     layer_rates,
     make_optimizer,
     make_schedule,
@@ -30,6 +27,7 @@ from sslkit.training.step import (
     set_weight_decay,
     warmup_cosine,
 )
+from sslkit.training.step import Pretraining, Progress, Unchecked
 
 
 def rates_of(method: sslkit.Method, config: OptimizerConfig) -> dict[str, float]:

@@ -129,19 +129,19 @@ def resnet(tmp_path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lr", "frozen", "gentler"),
+    ("lr", "tune", "gentler"),
     [
-        (None, False, "freeze_norm=true"),
-        (1e-3, False, "optimizer.lr=3e-05 freeze_norm=true"),
-        (1e-5, True, ""),
+        (None, None, "tune=norms"),
+        (1e-3, "all", "optimizer.lr=3e-05 tune=norms"),
+        (1e-5, "norms", ""),
     ],
 )
 def test_given_weights_that_became_worse_are_said_with_a_way(
-    lr, frozen, gentler, small_run, resnet, monkeypatch, capsys
+    lr, tune, gentler, small_run, resnet, monkeypatch, capsys
 ) -> None:
     judge_worse(monkeypatch)
     data = {**small_run["data"], "channels": 3}
-    own = {"method": "simclr", "init": resnet, "freeze_norm": frozen, "optimizer": {"lr": lr}}
+    own = {"method": "simclr", "init": resnet, "tune": tune, "optimizer": {"lr": lr}}
     sslkit.pretrain({**small_run, **own, "data": data, "epochs": 1})
     said = unfolded(capsys.readouterr().out)
     assert "worse than before training, on the same images: kNN -50.0 points (-66.2 to -33.8) try" in " ".join(

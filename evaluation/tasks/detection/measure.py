@@ -23,7 +23,7 @@ from evaluation.tuning import NONE
 from evaluation.tuning.processes import process_group
 from evaluation.tuning.recorded import open_folder
 from sslkit.errors import UserError
-from sslkit.models.detectors.body import check_trainable
+from sslkit.models.detectors.body import check_tune
 from sslkit.models.detectors.detector import check_fit
 from sslkit.models.model import Model
 from sslkit.options.settings import MOST_SEED
@@ -123,10 +123,10 @@ def check_trials(trials: int, seed: int) -> None:
 
 def plan_training(opened: Opened, options: Options, runtime: Runtime) -> Training:
     """Return the training of a detector, from settled options. Raises UserError for options out of range."""
-    check_trainable(options.trainable)
+    check_tune(options.tune)
     schedule = find_schedule(options.schedule, opened.train.name)
     chosen = schedule.change(options.steps, options.batch_size, options.lr)
-    how = (options.trainable, runtime.precision, runtime.seed, opened.mirror)
+    how = (options.tune, runtime.precision, runtime.seed, opened.mirror)
     return Training(chosen, options.arch, opened.masks, *how)
 
 

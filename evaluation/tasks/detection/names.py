@@ -1,7 +1,7 @@
 """Detection and instance segmentation: data sets, detectors on any backbone, training and average precision.
 
     model = sslkit.load("runs/zoo/NAME")
-    detector = evaluation.detection.build_detector(model, classes=20, trainable="full", seed=0)
+    detector = evaluation.detection.build_detector(model, classes=20, tune="all", seed=0)
     train = evaluation.detection.open_boxes("voc07", "train", root="data")
 
 `evaluation.object_detection` and `evaluation.instance_segmentation` run all of it; imports are lazy.

@@ -9,7 +9,7 @@ from evaluation.tasks.detection import recipes
 from evaluation.tasks.detection.datasets.boxes import EMPTY
 from evaluation.tasks.detection.recipes import RECIPES
 from evaluation.tuning import BEST, KEEP
-from sslkit.models.detectors.body import TRAINABLE
+from sslkit.models.detectors.body import TUNE
 from sslkit.models.detectors.detector import ARCHITECTURES
 from sslkit.options.settings import MOST, setting
 
@@ -34,7 +34,7 @@ class Options:
         least=1,
         most=1000,
     )
-    trainable: str = setting("full", "full, or frozen: the backbone stays as it is", choices=TRAINABLE)
+    tune: str = setting("all", "all, or none: the backbone stays as it is", choices=TUNE)
     steps: int | None = setting(None, "null: the schedule's; so are the next two", least=1, most=MOST)
     batch_size: int | None = setting(None, "images a step, of all processes; the rate goes with it", least=1, most=MOST)
     lr: float | None = setting(None, "learning rate at that batch", above=0)

@@ -51,7 +51,7 @@ def describe(training: Training, model: Model, train: Boxes, test: Boxes) -> str
     """ "C4 Faster R-CNN, schedule smoke, not comparable to published numbers"."""
     schedule = training.schedule
     kind = f"{TITLES[training.arch]} {'Mask' if training.masks else 'Faster'} R-CNN"
-    frozen = "" if training.trainable == "full" else ", frozen backbone"
+    frozen = "" if training.tune == "all" else ", frozen backbone"
     precision = "" if training.precision == "float32" else f", {training.precision}"
     precision += "" if training.mirror else ", no mirror images"
     published = comparable(training, model, train, test)
@@ -64,8 +64,8 @@ def comparable(training: Training, model: Model, train: Boxes, test: Boxes) -> b
 
     What torchvision does in another way than detectron2 is named in `sslkit.models.detectors.c4`.
     """
-    schedule, how = training.schedule, (training.arch, training.trainable, training.precision, training.masks)
-    if not (schedule.published and training.mirror) or how != ("c4", "full", "float32", schedule.masks):
+    schedule, how = training.schedule, (training.arch, training.tune, training.precision, training.masks)
+    if not (schedule.published and training.mirror) or how != ("c4", "all", "float32", schedule.masks):
         return False
     resnet50 = model.in_chans == 3 and sum(p.numel() for p in model.net.parameters()) == RESNET50
     return resnet50 and train.whole and test.whole
@@ -117,7 +117,7 @@ def _details(bench: Bench, training: Training, metric: str) -> dict[str, Any]:
         "comparable": comparable(training, bench.model, bench.train, test),
         "schedule": schedule.name,
         "arch": training.arch,
-        "trainable": training.trainable,
+        "tune": training.tune,
         "masks": training.masks,
         "iterations": schedule.steps,
         "drops": list(schedule.drops),

@@ -36,7 +36,7 @@ VIT_LR, VIT_DECAY = 1e-4 * PUBLISHED_BATCH / 64, 0.1  # ViTDet's (arXiv 2203.165
 class Training:
     """Everything that a run depends on, apart from the model and the data.
 
-    arch, masks, trainable: see `build_detector`. precision: "float32", or "bfloat16" within layers, see
+    arch, masks, tune: see `build_detector`. precision: "float32", or "bfloat16" within layers, see
     `evaluation.tasks.detection.precision`. seed: of the new layers and of every draw.
     mirror: half of the images.
     Raises UserError for an unknown precision.
@@ -45,7 +45,7 @@ class Training:
     schedule: Schedule
     arch: str = "c4"
     masks: bool = False
-    trainable: str = "full"
+    tune: str = "all"
     precision: str = "float32"
     seed: int = 0
     mirror: bool = True
@@ -91,7 +91,7 @@ def train_detector(
     """
     rows = data if training.masks else data.without_masks()
     schedule, seed = training.schedule, training.seed
-    options = {"arch": training.arch, "masks": training.masks, "trainable": training.trainable, "seed": seed}
+    options = {"arch": training.arch, "masks": training.masks, "tune": training.tune, "seed": seed}
     detector = build_detector(model, len(data.classes), sizes=schedule.sizes, **options).to(runtime.device)
     detector = set_precision(detector, training.precision)
 

@@ -81,7 +81,7 @@ class Bench:
                 self._train(training, f"{self.name}, again, to keep it")
                 if rank() == 0:
                     checkpoint_of(self.records.path, self.key(training)).remove()
-        options = {"masks": training.masks, "trainable": training.trainable, "seed": training.seed}
+        options = {"masks": training.masks, "tune": training.tune, "seed": training.seed}
         sizes = training.schedule.sizes
         net = build_detector(self.model, len(self.train.classes), arch=training.arch, sizes=sizes, **options)
         return fill(net, read_weights(file), file).eval()

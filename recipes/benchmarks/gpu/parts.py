@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import sslkit
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.step import make_optimizer
+from sslkit.training.optimizers import make_optimizer
 
 CASES = (
     ("byol", "resnet50"),

@@ -12,7 +12,8 @@ import sslkit
 from sslkit import backbones
 from sslkit.runtime.compiling import GRAPHS, compile_function
 from sslkit.training.config import OptimizerConfig
-from sslkit.training.step import make_optimizer, parts_to_compile
+from sslkit.training.optimizers import make_optimizer
+from sslkit.training.step import parts_to_compile
 
 LARGE = {
     "resnet50": ("byol", "byol+dsa", "byol+guide", "simclr", "barlow_twins"),

@@ -11,7 +11,7 @@ from sslkit.errors import UserError
 from sslkit.models.model import Model
 
 STAGES = ("layer1", "layer2", "layer3", "layer4")
-TRAINABLE = ("full", "frozen")
+TUNE = ("all", "none")
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ def check_images(model: Model) -> None:
         raise UserError(f"{model.name} takes images of {model.in_chans} channels; detection needs 3 (RGB) or 1 (gray)")
 
 
-def check_trainable(trainable: str) -> None:
-    """Raises UserError unless it is "full" or "frozen"."""
-    if trainable not in TRAINABLE:
-        raise UserError(f"trainable={trainable!r} must be {' or '.join(TRAINABLE)}")
+def check_tune(tune: str) -> None:
+    """Raises UserError unless it is "all" or "none"."""
+    if tune not in TUNE:
+        raise UserError(f"tune={tune!r} must be {' or '.join(TUNE)}")
 
 
 def as_input(image: Tensor, in_chans: int) -> Tensor:

@@ -44,7 +44,7 @@ class SingleMapRoIAlign(nn.Module):
         return roi_align(features["0"], boxes, self.output_size, self.scale, sampling_ratio=0, aligned=True)
 
 
-def build(model: Model, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
+def build(model: Model, classes: int, *, masks: bool, tune: str, sizes: Sizes) -> FasterRCNN:
     """Build Faster R-CNN, or Mask R-CNN whose mask head shares layer4 with the box head.
 
     classes: number of object classes, without the background. Other arguments: `evaluation.detection.build_detector`.
@@ -58,7 +58,7 @@ def build(model: Model, classes: int, *, masks: bool, trainable: str, sizes: Siz
     body = resnet_body(model)
     stride, channels, width = body.strides[2], body.channels[2], body.channels[3]
     layer4, shared = body.net.layer4, IntermediateLayerGetter(body.net, {"layer3": "0"})
-    if trainable == "frozen":
+    if tune == "none":
         layer4, shared = Fixed(layer4), Fixed(shared)
     shared.out_channels = channels
     res5 = nn.Sequential(OrderedDict(layer4=layer4, norm=nn.BatchNorm2d(width)))

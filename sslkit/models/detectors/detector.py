@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sslkit.errors import UserError, format_value
-from sslkit.models.detectors.body import as_input, check_trainable
+from sslkit.models.detectors.body import as_input, check_tune
 from sslkit.models.detectors.sizes import Sizes
 from sslkit.models.model import Model
 from sslkit.options.members import nearest
@@ -26,7 +26,7 @@ def build_detector(
     *,
     arch: str = "c4",
     masks: bool = False,
-    trainable: str,
+    tune: str,
     sizes: Sizes | None = None,
     seed: int,
 ) -> "FasterRCNN":
@@ -36,7 +36,7 @@ def build_detector(
         deviation normalise the images, which the detector resizes itself.
     classes: number of object classes, without the background; labels are 1 to classes.
     masks: Mask R-CNN instead of Faster R-CNN.
-    trainable: "full" trains every layer, including batch norm; "frozen" freezes the backbone (for "c4" layer4 too) and
+    tune: "all" trains every layer, including batch norm; "none" freezes the backbone (for "c4" layer4 too) and
         its running statistics and trains the new layers only.
     sizes: see `Sizes`. seed: random seed of the new layers' weights.
 
@@ -45,7 +45,7 @@ def build_detector(
     in training, otherwise a list of {"boxes", "labels", "scores", "masks": (n, 1, H, W) in [0, 1]}.
     Raises UserError for an unknown arch and for a network that does not fit it.
     """
-    check_trainable(trainable)
+    check_tune(tune)
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 1:
         raise UserError(
             f"classes, the number of object classes, must be a whole number, at least 1, got {format_value(classes)}"
@@ -53,7 +53,7 @@ def build_detector(
     check_fit(model, arch)
     build = importlib.import_module(f"sslkit.models.detectors.{arch}").build
     with use_seed(seed_of("detector", seed)):
-        detector = build(model, classes, masks=masks, trainable=trainable, sizes=sizes or Sizes())
+        detector = build(model, classes, masks=masks, tune=tune, sizes=sizes or Sizes())
     return detector.train()
 
 

@@ -20,11 +20,11 @@ LEVELS = tuple(map(str, range(len(STAGES))))
 check = check_resnet
 
 
-def build(model: Model, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
+def build(model: Model, classes: int, *, masks: bool, tune: str, sizes: Sizes) -> FasterRCNN:
     """Build Faster or Mask R-CNN with a pyramid of five levels; see `evaluation.detection.build_detector`."""
     body = resnet_body(model)
     pyramid = BackboneWithFPN(body.net, dict(zip(STAGES, LEVELS, strict=True)), list(body.channels), WIDTH)
-    if trainable == "frozen":
+    if tune == "none":
         pyramid.body = Fixed(pyramid.body)
     return on_pyramid(pyramid, model, classes, masks=masks, sizes=sizes)
 

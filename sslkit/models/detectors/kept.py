@@ -85,7 +85,7 @@ def restore(model: Model, entry: ZooEntry) -> Detector:
     """
     card = entry.card[DETECTOR]
     sizes = Sizes(**{name: tuple(value) if isinstance(value, list) else value for name, value in card["sizes"].items()})
-    how = {"arch": card["arch"], "masks": card["masks"], "trainable": "full", "sizes": sizes, "seed": 0}
+    how = {"arch": card["arch"], "masks": card["masks"], "tune": "all", "sizes": sizes, "seed": 0}
     net = build_detector(model, len(card["classes"]), **how)
     state = heads.read_state(entry.folder, DETECTOR, weights.sha256(entry.folder / WEIGHTS))[0]
     body = _in_body(net, model.net)

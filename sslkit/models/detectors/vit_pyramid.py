@@ -65,7 +65,7 @@ def check(model: Model) -> None:
         raise UserError(f"{model.name} has patches of {patch} pixels: arch=vit_pyramid needs 1, 2, 4, 8, 16 or 32")
 
 
-def build(model: Model, classes: int, *, masks: bool, trainable: str, sizes: Sizes) -> FasterRCNN:
+def build(model: Model, classes: int, *, masks: bool, tune: str, sizes: Sizes) -> FasterRCNN:
     """Build Faster or Mask R-CNN on a plain ViT (`mae` entries, timm's vit_* and deit_*); see `build_detector`.
 
     Raises UserError as `check` does.
@@ -74,7 +74,7 @@ def build(model: Model, classes: int, *, masks: bool, trainable: str, sizes: Siz
     net = _any_size(copy.deepcopy(model.net).requires_grad_(True))
     patch = net.patch_embed.patch_size[0]
     body: nn.Module = TokenMap(net)
-    if trainable == "frozen":
+    if tune == "none":
         body = Fixed(body)
     pyramid = SimplePyramid(body, net.num_features, patch)
     return on_pyramid(pyramid, model, classes, masks=masks, sizes=sizes)

@@ -48,19 +48,19 @@ def pixels_of(path: Path) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("arch", "masks", "trainable", "in_chans"),
+    ("arch", "masks", "tune", "in_chans"),
     [
-        ("c4", False, "full", 1),
-        ("c4", True, "full", 3),
-        ("c4", True, "frozen", 3),
-        ("fpn", True, "frozen", 3),
-        ("vit_pyramid", False, "full", 3),
+        ("c4", False, "all", 1),
+        ("c4", True, "all", 3),
+        ("c4", True, "none", 3),
+        ("fpn", True, "none", 3),
+        ("vit_pyramid", False, "all", 3),
     ],
 )
 def test_a_kept_detector_says_what_the_trained_one_says(
-    arch: str, masks: bool, trainable: str, in_chans: int, photos: Path, tmp_path: Path
+    arch: str, masks: bool, tune: str, in_chans: int, photos: Path, tmp_path: Path
 ) -> None:
-    detector = detecting(tmp_path / "a", arch, masks=masks, trainable=trainable, in_chans=in_chans)
+    detector = detecting(tmp_path / "a", arch, masks=masks, tune=tune, in_chans=in_chans)
     model = sslkit.load(tmp_path / "a")
     found = model.predict("photos", **QUICK)
     assert model.classes == tuple(CLASSES) and len(found) == 3 and len(found.boxes) > 0

@@ -32,10 +32,10 @@ def typed(said: str) -> list[str]:
 
 
 def test_the_next_command_keeps_all_that_was_asked_for() -> None:
-    plan = {**PLAN, "steps": 20, "arch": "fpn", "trainable": "frozen", "root": "big set", "lr": None}
+    plan = {**PLAN, "steps": 20, "arch": "fpn", "tune": "none", "root": "big set", "lr": None}
     plan |= {"range": [0, 4095], "counts": "raise"}
     command = typed(hint([model("zoo/a")], ["zoo/a"], plan))
-    told = {"data=clipart_boxes", "schedule=smoke", "steps=20", "arch=fpn", "trainable=frozen", "trials=3"}
+    told = {"data=clipart_boxes", "schedule=smoke", "steps=20", "arch=fpn", "tune=none", "trials=3"}
     assert command[:3] == ["python", "recipes/detect.py", "checkpoint=[zoo/a,random:zoo/a]"]
     assert set(command[3:]) == told | {'root="big set"', "range=[0,4095]"}
 
@@ -128,14 +128,14 @@ def test_the_judge_hands_on_every_option_to_the_next_command(own: Path, tmp_path
     monkeypatch.setattr(trials, "draw_predictions", lambda *_, **__: None)
     asked = {"data": f"coco:{own}", "root": str(tmp_path), "out": str(tmp_path / "out"), "seed": 3, "save_seconds": 5.0}
     evaluate_by_protocol(
-        "detection", "random:narrow_resnet", None, image_size=28, progress=False, trainable="frozen", **asked, **QUICK
+        "detection", "random:narrow_resnet", None, image_size=28, progress=False, tune="none", **asked, **QUICK
     )
     (line,) = (line for line in unfolded(capsys.readouterr().out).splitlines() if line.startswith("next "))
     kept = {
         **QUICK,
         **asked,
         "checkpoint": "random:narrow_resnet",
-        "trainable": "frozen",
+        "tune": "none",
         "image_size": 28,
         "trials": 3,
     }

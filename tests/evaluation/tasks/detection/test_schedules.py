@@ -58,7 +58,7 @@ def test_only_full_on_a_published_set_is_comparable(name: str, data: str, resnet
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"trainable": "frozen"}, "C4 Mask R-CNN, frozen backbone, schedule full, not comparable"),
+        ({"tune": "none"}, "C4 Mask R-CNN, frozen backbone, schedule full, not comparable"),
         ({"precision": "bfloat16"}, "C4 Mask R-CNN, schedule full, bfloat16, not comparable"),
         ({"masks": False}, "C4 Faster R-CNN, schedule full, not comparable"),
         ({"arch": "fpn"}, "FPN Mask R-CNN, schedule full, not comparable"),

@@ -81,18 +81,16 @@ def test_a_seed_gives_its_own_weights_and_the_global_generator_is_put_back() -> 
 
 def test_a_frozen_backbone_ends_as_it_began_and_a_tuned_one_does_not() -> None:
     model = narrow()
-    for trainable in ("frozen", "full"):
-        done = train_detector(
-            model, images(), Training(schedule(2), trainable=trainable), QUIET, checkpoint=None
-        ).detector
+    for tune in ("none", "all"):
+        done = train_detector(model, images(), Training(schedule(2), tune=tune), QUIET, checkpoint=None).detector
         own = {n.removeprefix("inner."): v for n, v in done.backbone.state_dict().items()}
         kept = [torch.equal(value, model.net.state_dict()[name]) for name, value in own.items()]
-        assert all(kept) if trainable == "frozen" else sum(kept) < len(kept) / 4
+        assert all(kept) if tune == "none" else sum(kept) < len(kept) / 4
 
 
 def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
     settings = Training(find_schedule("full", "voc07"))
-    detector = build_detector(narrow(), 4, trainable="full", seed=0)
+    detector = build_detector(narrow(), 4, tune="all", seed=0)
     decaying, free = detector_optimizer(detector, settings).param_groups
     assert (decaying["weight_decay"], free["weight_decay"]) == (1e-4, 0)
     norms = [p for m in detector.modules() if isinstance(m, torch.nn.BatchNorm2d) for p in m.parameters()]
@@ -111,7 +109,7 @@ def test_norm_layers_do_not_decay_and_a_vit_has_adamw() -> None:
 
 def test_positions_and_class_token_of_a_vit_do_not_decay() -> None:
     detector = build_detector(
-        sslkit.load("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL, trainable="full", seed=0
+        sslkit.load("random:narrow_vit", image_size=28), 4, arch="vit_pyramid", sizes=SMALL, tune="all", seed=0
     )
     decaying, free = detector_optimizer(detector, Training(schedule(), arch="vit_pyramid")).param_groups
     own = detector.backbone.body.net
@@ -220,7 +218,7 @@ def test_the_loss_falls_and_the_images_are_learned_by_heart(arch: str, network: 
     quick = find_schedule("smoke", "clipart_boxes").change(steps=steps, batch_size=4, lr=lr)
     model, data = sslkit.load(f"random:{network}", image_size=28), images(4)
     done = train_detector(model, data, Training(quick, arch=arch), QUIET, checkpoint=None)
-    untrained = build_detector(model, len(data.classes), arch=arch, sizes=quick.sizes, trainable="full", seed=0).eval()
+    untrained = build_detector(model, len(data.classes), arch=arch, sizes=quick.sizes, tune="all", seed=0).eval()
     trained, start = (
         average_precisions(predictions(one, data, 3, QUIET), data, masks=False) for one in (done.detector, untrained)
     )

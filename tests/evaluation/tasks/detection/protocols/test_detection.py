@@ -142,7 +142,7 @@ def test_evaluate_keeps_the_results_beside_the_weights(data: dict, undrawn: None
         ({"schedule": "smoek"}, "did you mean 'smoke'"),
         ({"arch": "c44"}, "did you mean 'c4'"),
         ({"trials": 0}, "trials must be a whole number, at least 1"),
-        ({"trainable": "half"}, "must be full or frozen"),
+        ({"tune": "half"}, "must be all or none"),
         ({"precision": "half"}, "precision must be float32 or bfloat16, got 'half'"),
         ({"batch_size": 7, "steps": 1}, "must be at most 4, the number of training images"),
     ],
