@@ -9,6 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.data.items import IMAGE, Item
 from sslkit.errors import UserError
+from sslkit.layers.lora import merged
 from sslkit.layers.patch_convolution import use_products
 
 CLASSIFIERS = ("fc", "classifier", "head", "heads")  # attributes of torchvision's and timm's networks
@@ -192,8 +193,8 @@ class Backbone(nn.Module):
         return last.shape[1]
 
     def export(self) -> dict[str, Tensor]:
-        """The state dict of the plain network."""
-        return {k: v.detach().cpu().contiguous() for k, v in self.net.state_dict().items()}
+        """The state dict of the plain network, LoRA merged."""
+        return {k: v.detach().cpu().contiguous() for k, v in merged(self.net).items()}
 
 
 def feature_map(net: nn.Module, x: Tensor, name: str) -> tuple[Tensor, Tensor]:

@@ -136,8 +136,8 @@ class Config(Computing, DataOptions):
     )
     tune: str | None = setting(
         None,
-        "what of init= is trained: all, norms, last:K (the last K blocks); the means and variances of batch norm stay, "
-        "but for WORD+statistics; null: all with init=",
+        "what of init= is trained: all, norms, last:K (the last K blocks), lora or lora(rank,alpha,blocks); means and "
+        "variances of batch norm stay, but for WORD+statistics; null: all with init=",
     )
     interpolate: float | str = setting(
         AUTO,

@@ -15,7 +15,8 @@ from torch import Tensor
 from unfolded import unfolded
 
 import sslkit
-from sslkit.backbones.tune import parse, train_part
+from sslkit.backbones.tune import parse
+from sslkit.backbones.tuning import train_part
 from sslkit.errors import UserError
 from sslkit.zoo.start import start
 
@@ -63,6 +64,7 @@ def test_all_weights_learn_and_statistics_stay_or_move(method: str, colour, resn
     [
         ("norms", None),
         ("last:2", r"layer[34]\..*(weight|bias)"),
+        ("lora(4)", r".*downsample\.1\.weight"),
         ("last:1+statistics", r"layer4\..*"),
     ],
 )
@@ -75,20 +77,26 @@ def test_the_part_that_is_named_learns_alone(tune: str, learns: str, colour, res
     assert entry.card["config"]["tune"] == tune
 
 
-def test_a_checkpoint_holds_what_learns_and_a_resumed_run_is_bitwise_the_unbroken_one(colour, resnet, tmp_path) -> None:
+@pytest.mark.parametrize("tune", ["last:1", "lora"])
+def test_a_checkpoint_holds_what_learns_and_a_resumed_run_is_bitwise_the_unbroken_one(
+    tune: str, colour, resnet, tmp_path
+) -> None:
     word, _ = resnet
-    run = {**colour, "method": "byol", "init": word, "tune": "last:1", "epochs": 2}
+    run = {**colour, "method": "byol", "init": word, "tune": tune, "epochs": 2}
     unbroken = sslkit.pretrain({**run, "name": "unbroken"}).state_dict()
     stopped = {**run, "name": "broken", "save_seconds": 0}
     assert exit_code(tmp_path / "said", die_at, stopped, 4) == -signal.SIGKILL
     kept = torch.load(tmp_path / "zoo" / "broken" / "checkpoints" / "last.ckpt", weights_only=True)
     weights = {name for name, _ in timm.create_model("resnet10t", num_classes=0).named_parameters()}
     for net in ("method.objective.backbone.net.", "method.objective.teacher.0.net."):
-        saved = {name.removeprefix(net) for name in kept["module"] if name.startswith(net)} & weights
-        assert saved == {name for name in weights if name.startswith("layer4")}
+        saved = {name.removeprefix(net) for name in kept["module"] if name.startswith(net)}
+        assert {name for name in saved if not name.endswith(STATISTICS)} == {
+            "last:1": {name for name in weights if name.startswith("layer4")},
+            "lora": {f"layer{i}.0.downsample.1.lora_{x}" for i in (2, 3, 4) for x in "AB"},
+        }[tune]
     resumed = sslkit.pretrain({**stopped, "resume": True}).state_dict()
     assert all(torch.equal(unbroken[key], resumed[key]) for key in unbroken)
-    with pytest.raises(UserError, match=r"other settings \(tune was 'last:1', is 'norms'\)"):
+    with pytest.raises(UserError, match=r"other settings .*is 'norms'"):
         sslkit.pretrain({**run, "name": "unbroken", "epochs": 3, "tune": "norms", "resume": True})
 
 
@@ -110,12 +118,15 @@ def test_refused_before_anything_is_written(colour, resnet, tmp_path: Path) -> N
         ({"tune": "norms"}, "tune=norms says what of init= is trained: give init="),
         (
             {"init": resnet[0], "tune": "last:5"},
-            "tune=last:5: resnet10t has 4 blocks: give at most last:4, or tune=all",
+            "tune=last of 5 blocks: resnet10t has 4: give at most 4 blocks",
         ),
         (
             {"init": vit, "tune": "all+statistics"},
             r"vit_tiny_patch16_224 has no batch normalisation",
         ),
+        ({"init": resnet[0], "tune": "lora(blocks=5)"}, "tune=lora of 5 blocks: resnet10t has 4"),
+        ({"init": resnet[0], "tune": "lora(999)"}, "tune=lora: none of 14 layers of resnet10t is linear or a 1 x 1"),
+        ({"init": vit, "tune": "lora(0)"}, "LoRA takes rank, alpha and blocks, numbers above 0"),
         ({"init": vit, "tune": "last:0"}, "tune=last:0 is not known: give all, norms, last:2"),
         ({"init": vit, "tune": "some"}, "tune=some is not known"),
         ({"init": vit, "tune": "all+norms"}, r"only \+statistics can be added"),
