@@ -13,11 +13,11 @@ from sslkit.models.loading import load
 CLASSES = ["cat", "dog", "=cow"]
 
 
-def detecting(folder: Path, arch: str = "c4", *, masks: bool = False, trainable: str = "full", in_chans: int = 3):
+def detecting(folder: Path, arch: str = "c4", *, masks: bool = False, tune: str = "all", in_chans: int = 3):
     """Return the detector, in eval mode, of the entry that is written to `folder`."""
     vit = arch == "vit_pyramid"
     model = load("random:narrow_vit", image_size=32, in_chans=in_chans) if vit else narrow(in_chans)
-    how = {"arch": arch, "masks": masks, "trainable": trainable, "sizes": SMALL, "seed": 0}
+    how = {"arch": arch, "masks": masks, "tune": tune, "sizes": SMALL, "seed": 0}
     detector = build_detector(model, len(CLASSES), **how).eval()
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(1)
