@@ -1,6 +1,6 @@
 """A network with its measured width and the recipe to rebuild it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sslkit.data.items import IMAGE, Item
 from sslkit.errors import UserError
-from sslkit.layers.lora import merged
+from sslkit.layers.lora import load_merged, merge
 from sslkit.layers.patch_convolution import use_products
 
 CLASSIFIERS = ("fc", "classifier", "head", "heads")  # attributes of torchvision's and timm's networks
@@ -192,9 +192,13 @@ class Backbone(nn.Module):
         self.train(training)
         return last.shape[1]
 
+    def load_exported(self, state: Mapping[str, Tensor]) -> None:
+        """Load what `export` gives; updates of LoRA are zero then."""
+        load_merged(self.net, state)
+
     def export(self) -> dict[str, Tensor]:
         """The state dict of the plain network, LoRA merged."""
-        return {k: v.detach().cpu().contiguous() for k, v in merged(self.net).items()}
+        return {k: v.detach().cpu().contiguous() for k, v in merge(self.net).items()}
 
 
 def feature_map(net: nn.Module, x: Tensor, name: str) -> tuple[Tensor, Tensor]:

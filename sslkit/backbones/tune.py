@@ -55,7 +55,7 @@ def parse(word: str) -> Tune:
 
 def _parse_lora(word: str, given: str) -> Tune:
     """given: `8,16` or `rank=8,blocks=4`."""
-    options = [part.rpartition("=")[::2] for part in given.split(",") if part]
+    options = [piece.rpartition("=")[::2] for piece in given.split(",") if piece]
     named = {
         name or unnamed: value for (name, value), unnamed in zip(options, ("rank", "alpha", "blocks"), strict=False)
     }

@@ -29,8 +29,8 @@ def train_part(body: Backbone, what: Tune) -> str:
         for name, layer in norms.items()
         if not (what.statistics and any(p.requires_grad for p in layer.parameters(recurse=False)))
     )
-    part = "its" if len(body.kept_norms) == len(norms) else "elsewhere its"
-    return f"{told}; batch norm keeps {part} means and variances" if body.kept_norms else told
+    which = "its" if len(body.kept_norms) == len(norms) else "elsewhere its"
+    return f"{told}; batch norm keeps {which} means and variances" if body.kept_norms else told
 
 
 def layers_of(net: nn.Module) -> dict[str, int]:

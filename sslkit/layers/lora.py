@@ -2,11 +2,11 @@
 
 A layer keeps the keys `weight` and `bias`, and has `lora_A` (r, in) and `lora_B` (out, r), zeros at first, beside them.
 Whoever reads its `weight`, a fused attention too, gets W + alpha / r * B A. So nothing passes the update by, and the
-network is merged in every pass: what is evaluated has the very weights of `merged`. A teacher averages A and B.
+network is merged in every pass: what is evaluated has the very weights of `merge`. A teacher averages A and B.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -53,11 +53,11 @@ def inject(net: nn.Module, names: Collection[str], rank: int, alpha: float) -> N
     """
     net.requires_grad_(False)
     for name in names:
-        place, _, child = name.rpartition(".")
-        setattr(net.get_submodule(place), child, _updated(net.get_submodule(name), rank, alpha))
+        parent, _, child = name.rpartition(".")
+        setattr(net.get_submodule(parent), child, _with_update(net.get_submodule(name), rank, alpha))
 
 
-def _updated(layer: nn.Linear | nn.Conv2d, rank: int, alpha: float) -> LowRank:
+def _with_update(layer: nn.Linear | nn.Conv2d, rank: int, alpha: float) -> LowRank:
     """A layer with the same tensors and an update."""
     kind = LoRALinear if isinstance(layer, nn.Linear) else LoRAConv2d
     made = kind.__new__(kind)
@@ -70,10 +70,18 @@ def _updated(layer: nn.Linear | nn.Conv2d, rank: int, alpha: float) -> LowRank:
 
 
 @torch.no_grad()
-def merged(net: nn.Module) -> dict[str, Tensor]:
+def merge(net: nn.Module) -> dict[str, Tensor]:
     """The state dict of the network without LoRA: its weights plus their updates."""
     state = {name: value for name, value in net.state_dict().items() if not name.endswith(UPDATES)}
     for name, layer in net.named_modules():
         if isinstance(layer, LowRank):
             state[f"{name}.weight"] = layer.weight
     return state
+
+
+@torch.no_grad()
+def load_merged(net: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Load the state dict of the network without LoRA, strictly, and set the updates to zero."""
+    updates = {name: value for name, value in net.state_dict().items() if name.endswith(UPDATES)}
+    zero = {name: torch.zeros_like(value) for name, value in updates.items() if name.endswith("lora_B")}
+    net.load_state_dict({**state, **updates, **zero})

@@ -136,7 +136,7 @@ def settle_weights(
     end, pixels = weights_of(method), _read_training(data, config)
 
     def load(share: float) -> None:
-        method.backbone.net.load_state_dict(interpolate(start, end, share))
+        method.backbone.load_exported(interpolate(start, end, share))
         if share in (0, 1):
             return
         try:

@@ -81,8 +81,8 @@ class Pretraining(nn.Module):
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *given: Any, **more: Any) -> Any:
         """Load `state_dict`; the weights that stay are there."""
-        own = super().state_dict()
-        return super().load_state_dict({**{name: own[name] for name in self.constant()}, **state_dict}, *given, **more)
+        now = super().state_dict()
+        return super().load_state_dict({**{name: now[name] for name in self.constant()}, **state_dict}, *given, **more)
 
     def set_step(self, step: int) -> None:
         """Hold the network or let it learn in the next step. step: number of finished ones."""

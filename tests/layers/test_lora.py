@@ -70,6 +70,10 @@ def test_it_starts_as_the_network_learns_everywhere_and_merges_to_base_plus_upda
     plain.load_state_dict(state)
     torch.testing.assert_close(plain(x), body(x), rtol=1e-11, atol=1e-11)
     assert not torch.allclose(plain(x), before)
+    after = body(x).detach()
+    body.load_exported(state)
+    torch.testing.assert_close(body(x), after, rtol=1e-11, atol=1e-11)
+    assert all(torch.equal(value, state[key]) for key, value in body.export().items()), "nothing is added twice"
 
 
 def test_a_copy_has_its_own_update_and_is_written_by_torch() -> None:

@@ -83,6 +83,17 @@ def test_a_share_that_is_given_is_the_mean_of_both_and_the_end_is_kept(begun, we
     sslkit.load(str(again.folder))
 
 
+def test_updates_of_lora_are_merged_before_a_share_is_taken(begun, weights) -> None:
+    begun |= {"tune": "lora", "optimizer": {"lr": 0.1}}
+    half = sslkit.pretrain(begun, interpolate=0.5, name="half")
+    end = sslkit.ZooEntry.load(half.folder / "checkpoints" / "half-end").state_dict()
+    first = safetensors.torch.load_file(weights.split(":")[2])
+    moved = {name for name, value in end.items() if not torch.equal(value, first[name])}
+    assert moved and all(name.endswith("downsample.1.weight") for name in moved)
+    middle = half.state_dict()
+    assert all(torch.allclose(middle[name], (first[name] + end[name]) / 2, atol=1e-6) for name in moved)
+
+
 def test_frozen_statistics_stay(begun, weights) -> None:
     entry = sslkit.pretrain(begun, interpolate=0.5)
     first = safetensors.torch.load_file(weights.split(":")[2])
