@@ -28,6 +28,8 @@ COMMANDS = {
 }
 
 PROTOCOLS = {  # the function of each protocol in Python, of features or a model
+    "anomaly": "evaluation.protocols.anomaly:anomaly",
+    "clustering": "evaluation.protocols.clustering:clustering",
     "crowding": "evaluation.protocols.crowding:crowding",
     "few_shot": "evaluation.protocols.few_shot:few_shot",
     "fine_tune": "evaluation.protocols.fine_tune:fine_tune",
@@ -35,6 +37,7 @@ PROTOCOLS = {  # the function of each protocol in Python, of features or a model
     "knn_seg": "evaluation.tasks.segmentation.protocols.knn_seg:knn_seg",
     "lidar": "evaluation.protocols.lidar:lidar",
     "view_retrieval": "evaluation.protocols.view_retrieval:view_retrieval",
+    "retrieval": "evaluation.protocols.retrieval:retrieval",
     "linear": "evaluation.protocols.linear:linear_probe",
     "linear_aug": "evaluation.protocols.linear_aug:linear_on_views",
     "linear_seg": "evaluation.tasks.segmentation.protocols.linear_seg:linear_seg",

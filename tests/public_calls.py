@@ -61,6 +61,12 @@ def films() -> str:
     return f"video:{write_motions(Path('films'))}"
 
 
+def defects() -> Path:
+    from defective import write_mvtec
+
+    return write_mvtec(Path("mvtec"))
+
+
 def results() -> list[evaluation.Result]:
     return [evaluation.knn(*both()), evaluation.knn(*both(), k=5)]
 
@@ -109,6 +115,9 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "draw_episodes": lambda: evaluation.draw_episodes(features("test"), n_way=3, k_shot=1, n_query=2, episodes=5),
     "lidar": lambda: evaluation.lidar(ENTRY, splits()[0], q=2, n_images=20, device="cpu"),
     "view_retrieval": lambda: evaluation.view_retrieval(ENTRY, splits()[0], n_images=20, device="cpu"),
+    "anomaly": lambda: evaluation.anomaly("random:narrow_vit", defects(), image_size=32, device="cpu", out="defects"),
+    "clustering": lambda: evaluation.clustering(features("test"), restarts=2),
+    "retrieval": lambda: evaluation.retrieval(ENTRY, DIGITS, draw=["worst"], out="retrieved", **QUICK),
     "linear_on_views": lambda: evaluation.linear_on_views(ENTRY, *splits(), epochs=1, device="cpu", progress=False),
     "fine_tune": lambda: evaluation.fine_tune(
         ENTRY, DIGITS, grid={"lr": [0.01]}, extend=False, steps=2, seeds=[0, 1], out="tuned", workers=2, **QUICK

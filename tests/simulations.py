@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
+from evaluation.learners.defect_scores import Regions, aupro, auroc
 from evaluation.results import measures
 from evaluation.results.class_means import difference_per_class, mean_per_class
 from evaluation.results.comparison import _episodes, _images
@@ -67,6 +68,32 @@ def group_differences(rng: np.random.Generator, count: int) -> Draws:
         weights = np.full(len(groups), 1 / len(groups))
         difference = weights * (first.astype(int) - (drawn < right[groups]))
         yield difference_over_groups(difference, weights, groups, number)["interval"], 0.3 * q * (1 - p)
+
+
+def defect_rankings(rng: np.random.Generator, count: int) -> Draws:
+    """Scores of 8 to 60 images of each kind, defects from little to far above the others."""
+    for number in range(count):
+        good, bad = ((30, 8), (60, 60), (12, 40))[number % 3]
+        apart = rng.uniform(0, 3)
+        score = np.concatenate([rng.standard_normal(good), apart + rng.standard_normal(bad)])
+        yield auroc(score, np.repeat([False, True], [good, bad]))[0].interval, float(stats.norm.cdf(apart / 2**0.5))
+
+
+def defect_regions(rng: np.random.Generator, count: int) -> Draws:
+    """Maps of 8 to 30 images with one to three square defects, some found better than others."""
+
+    def drawn(images: int) -> Regions:
+        scores, masks = rng.standard_normal((images, 24, 24)), np.zeros((images, 24, 24), bool)
+        for score, mask in zip(scores, masks, strict=True):
+            for place in range(rng.integers(1, 4)):
+                side = rng.integers(2, 7)
+                mask[8 * place : 8 * place + side, 2 : 2 + side] = True
+            score[mask] += rng.gamma(2, 0.5)
+        return aupro(scores, masks)
+
+    value = float(drawn(1500).area.mean())
+    for number in range(count):
+        yield drawn((8, 15, 30)[number % 3]).estimate().interval, value
 
 
 def class_differences(rng: np.random.Generator, count: int) -> Draws:

@@ -8,14 +8,17 @@ import numpy as np
 import torch
 from simulations import Draws, Interval
 
+from evaluation.protocols.clustering import clustering
 from evaluation.protocols.crowding import crowding
 from evaluation.protocols.lidar import alignment_by_image, estimate_lidar
+from evaluation.protocols.retrieval import Options, measure
 from evaluation.ranking.inputs.samples import as_sample
 from evaluation.ranking.ranking import intervals, ranks_of
 from evaluation.ranking.resampling import Column, of_part, replicates
 from evaluation.ranking.scoring import parse
 from evaluation.ranking.truth.agreement import agreement
 from evaluation.ranking.truth.paired_agreement import difference, over_tasks
+from evaluation.results import statistics
 from evaluation.results.statistics import bootstrap_mean, share
 from evaluation.transferability.base import Sample
 from sslkit.numerics.view_retrieval import find_other_views
@@ -97,6 +100,33 @@ def view_recall(rng: np.random.Generator, count: int) -> Draws:
         return found.value, found.interval
 
     yield from _with_expectation(numbers, ((40, 2, 16), (100, 2, 32), (300, 2, 24)), rng, count)
+
+
+def retrievals(name: str, rng: np.random.Generator, count: int) -> Draws:
+    """Images of 3 and 6 classes, other images of these being drawn, and of 40 instances, which are drawn anew."""
+
+    def numbers(rng: np.random.Generator, n: int, classes: int, spread: float) -> tuple[float, Interval]:
+        of_classes = rng if classes >= statistics.LEAST else np.random.default_rng(7)
+        centres, y = of_classes.standard_normal((classes, 12)), np.arange(n) % classes
+        x = centres[y] * spread + rng.standard_normal((n, 12))
+        found = measure((x.astype(np.float32), y), Options(ks=(1,)))
+        found = found.estimate if name == found.metric else found.others[name]
+        return found.value, found.interval
+
+    yield from _with_expectation(numbers, ((60, 3, 0.6), (120, 6, 0.7), (160, 40, 1.0)), rng, count)
+
+
+def clusters(name: str, rng: np.random.Generator, count: int) -> Draws:
+    """Clusters of 3 to 20 classes, which k-means finds in part, and not in the same part from each start."""
+
+    def numbers(rng: np.random.Generator, n: int, classes: int, spread: float) -> tuple[float, Interval]:
+        centres, y = np.random.default_rng(5).standard_normal((classes, 12)), rng.integers(classes, size=n)
+        x = centres[y] * spread + rng.standard_normal((n, 12))
+        [found] = clustering((x.astype(np.float32), y), restarts=5, iterations=20)
+        found = found.estimate if name == found.metric else found.others[name]
+        return found.value, found.interval
+
+    yield from _with_expectation(numbers, ((100, 3, 1.0), (200, 6, 0.9), (300, 20, 1.0)), rng, count)
 
 
 def _views(rng: np.random.Generator, n: int, q: int, width: int) -> torch.Tensor:

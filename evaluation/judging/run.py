@@ -206,7 +206,7 @@ def _seen(subject: Subject, task: Task) -> str:
     if not subject.model.card:  # before anything is opened
         return ""
     split = "train" if subject.note else subject.novel_split if task.name == "few_shot" else "test"
-    how = subject.reading.cache, subject.reading.columns
+    how = subject.reading.cache, subject.reading.columns.by_instance
     judged = subject.once(("whole", split), lambda: Judged(subject.data, split, *how))
     return seen(subject.model.card, judged)
 
@@ -244,7 +244,7 @@ def list_pairs(
         wanted = protocols or embedded
         pairs = [(source, name) for source, fitting in SUITE.items() for name in fitting if name in wanted]
         return pairs + [(family.find(name).terminal.usual, name) for name in wanted if name not in embedded]
-    sources = [reusable(source, reading.columns) for source in (data if is_several(data) else [data])]
+    sources = [reusable(source, reading.columns.by_instance) for source in (data if is_several(data) else [data])]
     named = {str(source): source for source in sources}
     if alike := [source for source in sources if isinstance(source, Images) and named[str(source)] is not source]:
         raise UserError(f"two data sets are called {alike[0]}: evaluate them one after the other")

@@ -126,10 +126,10 @@ def compare(
     if a.metric == R2 and over_groups(a.groups):
         weights = np.full(len(a.outcomes), 1 / len(a.outcomes))
         tested = difference_over_groups(weights * (a.outcomes - b.outcomes), weights, a.groups, seed, most=np.inf)
-    elif a.outcomes.dtype != bool:
-        tested = _episodes(a.outcomes, b.outcomes)
     elif over_groups(a.groups):
         tested = _groups(a, b, labels, seed)
+    elif a.outcomes.dtype != bool:
+        tested = _episodes(a.outcomes, b.outcomes)
     elif a.metric == "mean_per_class":
         tested = _classes(a, b, labels, seed)
     else:
@@ -195,7 +195,7 @@ def _images(a: np.ndarray, b: np.ndarray, seed: int) -> dict:
 def _groups(a: Result, b: Result, labels: np.ndarray | None, seed: int) -> dict:
     by_class = a.metric == "mean_per_class"
     weights = class_weights(_check_labels(a, b, labels)) if by_class else np.full(len(a.outcomes), 1 / len(a.outcomes))
-    return difference_over_groups(weights * (a.outcomes.astype(int) - b.outcomes.astype(int)), weights, a.groups, seed)
+    return difference_over_groups(weights * (a.outcomes.astype(float) - b.outcomes), weights, a.groups, seed)
 
 
 def _check_labels(a: Result, b: Result, labels: np.ndarray | None) -> np.ndarray:
@@ -306,7 +306,7 @@ def _name(result: Result) -> str:
 
 
 def _rows(result: Result) -> str:
-    kind = "images" if result.outcomes.dtype == bool else "episodes"
+    kind = "images" if result.outcomes.dtype == bool else "outcomes"
     on = f"rows {result.paired_on[:12]}" if result.paired_on else "rows without a digest"
     return f"{_name(result)} ({len(result.outcomes):,} {kind} of {result.data or 'unnamed data'}, {on})"
 

@@ -13,6 +13,7 @@ PROTOCOLS = {
     "linear_seg": "linear segmentation",
     "knn_seg": "nearest-neighbour segmentation",
     "crowding": "class geometry",
+    "anomaly": "defects by nearest patches",
     "view_retrieval": "finding the other view",
 }
 METRICS = {
@@ -21,6 +22,12 @@ METRICS = {
     "map11": "11-point mean average precision",
     "map": "mean average precision",
     "episode_accuracy": "accuracy of episodes",
+    "map_at_r": "mean average precision at R",
+    "auroc": "area under the ROC curve",
+    "aupro": "area under the overlap of regions",
+    "nmi": "normalised mutual information",
+    "ari": "adjusted Rand index",
+    "cluster_accuracy": "accuracy of matched clusters",
     "miou": "mean IoU",
     "inter_class_distance": "distance between class means",
     "lidar": "LiDAR, effective rank",

@@ -188,6 +188,29 @@ def jackknife(value: float, without: Sequence[float], *, kind: str, n: int, unit
     return Estimate(value, (value - half, value + half), kind, n, unit)
 
 
+def pseudo_values(value: float, without: np.ndarray) -> np.ndarray:
+    """Return (N,) values of the delete-one jackknife (Tukey 1958), shifted so that their mean is the value.
+
+    without: (N,) the statistic without each row. Their mean varies as the statistic does, to first order, also where it
+    depends on pairs of rows, so that they can be compared in pairs, and added up by group.
+    """
+    return value + (len(without) - 1) * (np.mean(without) - np.asarray(without))
+
+
+def over_pseudo_values(pseudo: np.ndarray, over: str, groups: np.ndarray | None = None) -> Estimate:
+    """Return the mean of pseudo-values (N,) of a fraction with Student's t interval over rows, or over their groups.
+
+    over: what the interval is over, for its kind. groups: (N,) of rows that are drawn together.
+    """
+    value, n = float(np.mean(pseudo)), len(pseudo)
+    member = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    apart = np.bincount(member, pseudo - value)
+    count = len(apart)
+    half = t_quantile(0.975, count - 1) * float(np.square(apart).sum() * count / (count - 1)) ** 0.5 / n
+    ends = max(value - half, 0.0), min(value + half, 1.0)
+    return _with_room(Estimate(value, ends, f"jackknife over {over}", n), count)
+
+
 def clopper_pearson(p: float, n: float) -> tuple[float, float]:
     """Return the 95 % interval of a share p of n (Clopper & Pearson 1934, Biometrika 26:404); n p may be fractional."""
     from scipy.special import betaincinv

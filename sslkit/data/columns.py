@@ -49,6 +49,11 @@ class Columns:
         "column of what stays on one side of a split (patient, slide, film, object), or a pattern of names; or "
         f"{NEAR_COPIES}, which are found by the pixels of all images; null: each image stands alone",
     )
+    instance: str | None = setting(
+        None,
+        "column of the object or place in each image, or a pattern of names: what the protocol retrieval looks for; "
+        "null: the label",
+    )
     where: str | None = setting(
         None,
         "the rows of a table that are read, such as 'class != blur and width >= 64'; also in (a, b), or, not, "
@@ -75,7 +80,7 @@ class Columns:
     def given(self) -> list[tuple[str, str]]:
         """The options of columns and patterns that are given, with their words."""
         labels = (("columns.label", word) for word in self.labels)
-        others = ((f"columns.{name}", getattr(self, name)) for name in ("image", "split", "group"))
+        others = ((f"columns.{name}", getattr(self, name)) for name in ("image", "split", "group", "instance"))
         return [*labels, *((option, word) for option, word in others if word is not None)]
 
     @property
@@ -94,6 +99,11 @@ class Columns:
     def of_data(self) -> "Columns":
         """Those that the data have: without groups that are found."""
         return replace(self, group=None) if self.group == NEAR_COPIES else self
+
+    @property
+    def by_instance(self) -> "Columns":
+        """Those by which the label of an image is its instance, where one is given."""
+        return self if self.instance is None else replace(self, label=self.instance, label_kind=CLASS, instance=None)
 
     @property
     def needs_table(self) -> list[tuple[str, str]]:

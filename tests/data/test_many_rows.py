@@ -25,6 +25,7 @@ from torchvision.datasets import FakeData
 import evaluation
 import sslkit
 from evaluation.datasets._picked import PickedImages
+from evaluation.datasets.revisited import QueryParts
 from evaluation.tasks.action.crops import Sizes
 from evaluation.tasks.action.datasets.base import Films
 from evaluation.tasks.action.films import SurveyedVideos
@@ -239,6 +240,9 @@ SETS: dict[str, Callable[[Path, int], Read]] = {
     "Mirrored": lambda _, n: one_by_one(Flipped(boxes(n), 3)),
     "_Images": lambda _, n: one_by_one(_Images(Same(3, 8, 8), n)),
     "LabelMaps": lambda _, n: one_by_one(maps(n)),
+    "QueryParts": lambda folder, n: one_by_one(
+        QueryParts([next((folder / "files").iterdir())] * n, [(0, 0, 8, 8)] * n)
+    ),
     "_Prepared": lambda _, n: one_by_one(_Prepared(maps(n), MODEL)),
 }
 

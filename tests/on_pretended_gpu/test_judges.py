@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from defective import write_mvtec
 from detectors import images, narrow
 from gpu_contract import GPU, check, steps_watched
 from motion_films import write_motions
@@ -21,6 +22,8 @@ from sslkit.models.model import Model
 pytestmark = pytest.mark.filterwarnings("ignore")
 OPTIONS: dict[str, dict[str, Any]] = {
     "action": {"epochs": 1, "batch_size": 8, "stride": 2, "clips": 2, "crops": 1},
+    "anomaly": {"shots": [1], "draws": 2},
+    "clustering": {"restarts": 2},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2},
     "few_shot": {"n_way": 3, "n_query": 3, "episodes": 20},
     "fine_tune": {"grid": {"lr": [0.01], "weight_decay": [0.0]}, "steps": 3, "batch_size": 16, "crop": (0.6, 1.0)},
@@ -63,6 +66,8 @@ def judged(name: str, digits: Path, tmp_path: Path) -> tuple[Model, Any]:
         return narrow(3), {"train": images(4), "test": images(2, "test")}
     if name.endswith("_seg"):
         return load("random:narrow_vit", image_size=16), {"train": images(12), "test": images(6, "test")}
+    if name == "anomaly":
+        return load("random:narrow_vit", image_size=32), write_mvtec(tmp_path) / "bottle"
     return load("random:narrow_resnet", image_size=8, in_chans=1), digits
 
 

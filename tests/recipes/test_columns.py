@@ -59,6 +59,7 @@ CALLS: dict[str, Callable[..., Any]] = {  # of Python: with what each is called,
     "open_split": lambda data, **how: evaluation.open_split(data, "train", **how),
     "predict": lambda data, **how: sslkit.predict("zoo/a", data, **how),
     "rank": lambda data, **how: evaluation.rank(["zoo/a"], data, metrics=["logme"], **how),
+    "retrieval": lambda data, **how: evaluation.retrieval("zoo/a", data, **how),
     "semi_supervised": lambda data, **how: evaluation.semi_supervised("zoo/a", data, **how),
     "solve": lambda data, **how: evaluation.solve(data, zoo=["zoo/a"], methods=[], tune=False, **how),
     "view_retrieval": lambda data, **how: evaluation.view_retrieval("zoo/a", data, **how),
@@ -94,6 +95,15 @@ def test_columns_are_obeyed_and_stand_in_the_next_command(command: str, place: P
     assert command in without or all(word in following for word in (*WORDS, CHOSEN[:14])), following
 
 
+def test_retrieval_looks_for_instances(place: Path, typed) -> None:
+    words = ["checkpoint=zoo/a", "data=list.csv", "protocols=[retrieval]", "retrieval.split=train", "cache=null"]
+    done = typed("evaluate", *words, *WORDS[:3], "columns.instance=Fall", cwd=place)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.replace("\\\n", "").split())
+    assert "jackknife over images" in text
+    assert "columns.instance=Fall" in text.rpartition("python recipes/")[2]
+
+
 @pytest.mark.parametrize("command", OBEYED)
 def test_a_column_that_is_not_there_ends_in_one_line(command: str, place: Path, typed) -> None:
     data = f"{DATA.get(command, 'data')}={'video:' if command == 'action_eval' else ''}list.csv"
@@ -115,6 +125,16 @@ def test_a_column_of_texts_that_is_said_to_hold_numbers_ends_in_one_line(command
     assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
     said = {"look": "a manifest holds classes", "action_eval": "list.csv"}
     assert said.get(command, "is no finite number, and columns.label_kind=number reads numbers") in done.stderr
+    assert not (place / "nothing.csv").exists()
+
+
+@pytest.mark.parametrize("command", [name for name in OBEYED if name not in ("evaluate", "action_eval")])
+def test_instances_are_refused_where_nothing_is_retrieved(command: str, place: Path, typed) -> None:
+    data = f"{DATA.get(command, 'data')}=list.csv"
+    words = ["columns.instance=Fall", "out=nothing.csv"]
+    done = typed(command, data, *OBEYED[command][0], *WORDS, *words, cwd=place)
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "columns.instance=Fall: only the protocol retrieval reads it" in done.stderr
     assert not (place / "nothing.csv").exists()
 
 

@@ -44,21 +44,6 @@ class Patches:
         return Patches(*(column[rows] for column in vars(self).values()))
 
 
-def check_network(model: Model, protocol: str) -> tuple[int, int]:
-    """Rows and columns of the network's last map. Raises UserError for one without a map, or with a single place."""
-    if model.item.axes:
-        raise UserError(f"{protocol} evaluates networks for images, and {model.name} takes {model.item.name}s")
-    with torch.inference_mode():
-        pixels = torch.zeros(1, *model.backbone.input_shape())
-        grid = tuple(place_features(model, pixels.to(next(model.net.parameters()))).shape[-2:])
-    if grid[0] * grid[1] < 2:
-        raise UserError(
-            f"{protocol}: {model.name} has one place in its last map for images of {model.image_size} pixels: give a "
-            "larger image_size, or a network that shrinks images less"
-        )
-    return grid
-
-
 def class_shares(classes: Tensor, count: int, grid: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """Shares (h w, K) of the classes in the cells of a grid, and the share (h w,) of pixels that count.
 

@@ -12,11 +12,12 @@ from torch import Tensor
 from evaluation.datasets import READ, Reading
 from evaluation.features import contradicted
 from evaluation.features.extraction import LOADED
+from evaluation.features.places import check_network
 from evaluation.protocols.base import Judged, Subject, Task, Terminal
 from evaluation.results import unseen
 from evaluation.results.result import Result
 from evaluation.tasks.detection.output import lines_of_kept
-from evaluation.tasks.segmentation.features import Patches, check_network, each_map
+from evaluation.tasks.segmentation.features import Patches, each_map
 from evaluation.tasks.segmentation.label_maps import LabelMaps
 from evaluation.tasks.segmentation.miou import counts, estimates, miou
 from evaluation.tasks.segmentation.pictures import SHOWN, draw_maps

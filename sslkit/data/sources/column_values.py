@@ -70,6 +70,15 @@ def refuse_found_groups(columns: Columns, where: str) -> None:
         raise UserError(f"columns.group={columns.group}: {where}, and near-copies are found where images are read")
 
 
+def refuse_instances(columns: Columns) -> None:
+    """Raises UserError for a column of instances, where labels are read."""
+    if columns.instance is not None:
+        raise UserError(
+            f"columns.instance={columns.instance}: only the protocol retrieval reads it (evaluate.py "
+            "protocols=[retrieval]); what else is learned or told apart is columns.label"
+        )
+
+
 def refuse_filter(columns: Columns, where: str) -> None:
     """Raises UserError for a filter of rows of what is no table."""
     if columns.where is not None:

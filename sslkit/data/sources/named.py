@@ -37,6 +37,7 @@ from sslkit.data.paged_images import of_pages
 from sslkit.data.published import find_published, open_published
 from sslkit.data.sources import builtin, file_sources, hf, own_arrays, own_dataset, shards, torchvision_sets
 from sslkit.data.sources.builtin import open_builtin, splits_of_builtin
+from sslkit.data.sources.column_values import refuse_instances
 from sslkit.data.sources.folder import open_folder, splits_of_folder
 from sslkit.data.sources.names import unknown
 from sslkit.data.sources.npz import open_npz, splits_of_npz
@@ -142,6 +143,7 @@ class _Source:
 
 def _open_split(source: _Source, options: ImageOptions) -> Images:
     """The images of one split, all pages if these are asked for, by the range of the first split."""
+    refuse_instances(options.columns)
     columns, options = options.columns, replace(options, columns=options.columns.of_data)
     if columns != options.columns:
         every = partial(_open_one_of, source, options)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sslkit.data.columns import NUMBER, Columns
-from sslkit.data.sources.column_values import refuse_found_groups
+from sslkit.data.sources.column_values import refuse_found_groups, refuse_instances
 from sslkit.data.sources.file_sources import is_files, list_files, splits_of_files
 from sslkit.data.sources.listing import Listing
 from sslkit.data.sources.shard_options import Options
@@ -54,6 +54,7 @@ def write_shards(source: str | Path, out: str | Path, *, options: Options) -> li
         raise UserError(f"there is no folder {text}, and no list of image files of this name")
     columns = options.columns
     refuse_found_groups(columns, "shards are copies of the files")
+    refuse_instances(columns)
     listings = {split: list_files(text, split, IMAGES, columns) for split in splits_of_files(text, columns)}
     beside = _Beside.of(listings.values())
     with own_folder(out, "writes shards to"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from defective import write_mvtec
 from detectors import images as clipart_boxes
 from forks import exit_code
 from motion_films import write_motions
@@ -28,6 +29,7 @@ from sslkit.options import members
 from sslkit.runtime.context import Runtime
 
 SMALL = {  # options that make a protocol short enough for a test
+    "anomaly": {"shots": [1], "draws": 2, "draw": 1},
     "few_shot": {"episodes": 20, "n_query": 4, "n_way": 3},
     "fine_tune": {"grid": "itm", "steps": 2},
     "semi_supervised": {"fraction": 4, "draws": 2, "epochs": 1},
@@ -73,6 +75,9 @@ def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, mode
         model = sslkit.load("random:narrow_resnet", image_size=32, in_chans=1)
     if name == "action":
         data, model = f"video:{write_motions(tmp_path / 'six')}", sslkit.load("random:narrow_slow", image_size=16)
+    if name == "anomaly":
+        model = sslkit.load("random:narrow_vit", image_size=32)
+        data = str((write_mvtec(tmp_path) / "bottle").rename(tmp_path / "six"))
     protocol = protocols.find(name)
     options = protocol.Options(**SMALL.get(name, {}))
     results = protocol.run(protocol.open(Subject(model, data), options), options, runtime)

@@ -30,8 +30,22 @@ SMALL = {
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2},
     "segmentation": {"schedule": "smoke", "steps": 1, "batch_size": 2},
 }
-KINDS = {"action": "films", "detection": "boxes", "segmentation": "boxes", "linear_seg": "maps", "knn_seg": "maps"}
-WITHOUT_TRAIN = ("few_shot", "crowding", "lidar", "view_retrieval")  # protocols that learn from no training images
+KINDS = {
+    "anomaly": "defects",
+    "action": "films",
+    "detection": "boxes",
+    "segmentation": "boxes",
+    "linear_seg": "maps",
+    "knn_seg": "maps",
+}
+WITHOUT_TRAIN = (
+    "few_shot",
+    "crowding",
+    "lidar",
+    "view_retrieval",
+    "retrieval",
+    "clustering",
+)  # protocols that learn from no training images
 VOTING = ("knn", "knn_seg")  # whose neighbours are never the image itself
 ON_VIEWS = ("fine_tune", "semi_supervised", "linear_aug", "lidar", "action", "detection", "segmentation")
 COPIES, NEW = 6, 4  # test images that are training images, and others

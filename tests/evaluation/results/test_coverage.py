@@ -15,6 +15,7 @@ import pytest
 import simulations
 import simulations_of_features as of_features
 
+from evaluation.learners.partitions import MEASURES
 from evaluation.ranking.truth.agreement import FEWEST
 from evaluation.results import class_means, measures, statistics
 from evaluation.results.numbers import MAE, R2, RMSE
@@ -37,6 +38,8 @@ QUICK: dict[str, Callable] = {
     "correlation": simulations.correlations,
     **{name: partial(simulations.numbers, name) for name in (R2, MAE, RMSE)},
     "difference of numbers": simulations.number_differences,
+    "auroc": simulations.defect_rankings,
+    "aupro": simulations.defect_regions,
     "miou": partial(simulations.label_maps, "miou"),
     "pixel_accuracy": partial(simulations.label_maps, "pixel_accuracy"),
     "class_accuracy": partial(simulations.label_maps, "class_accuracy"),
@@ -49,6 +52,10 @@ SLOW: dict[str, Callable] = {
     "lidar": of_features.lidar,
     "alignment": of_features.alignment,
     "view recall": of_features.view_recall,
+    **{name: partial(of_features.clusters, name) for name in MEASURES},
+    "retrieval": partial(of_features.retrievals, "map"),
+    "retrieval at R": partial(of_features.retrievals, "map_at_r"),
+    "recall": partial(of_features.retrievals, "recall_at_1"),
     **{name: partial(of_features.agreements, name) for name in FEWEST},
     "scores": partial(of_features.scores, False),
     "ranks": partial(of_features.scores, True),
@@ -94,6 +101,13 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/protocols/lidar.py:estimate_lidar": ("lidar",),
     "evaluation/protocols/lidar.py:measure": ("alignment",),
     "evaluation/protocols/view_retrieval.py:measure": ("view recall", "alignment"),
+    "evaluation/learners/defect_scores.py:auroc": ("auroc",),
+    "evaluation/learners/defect_scores.py:Regions.estimate": ("aupro",),
+    "evaluation/protocols/anomaly.py:_few_shot": ("seeds",),
+    "evaluation/protocols/anomaly.py:_mean": ("seeds",),
+    "evaluation/protocols/clustering.py:measure": ("nmi", "ari", "cluster_accuracy", "seeds"),
+    "evaluation/protocols/retrieval.py:_find_each_other": ("retrieval", "retrieval at R", "recall"),
+    "evaluation/protocols/retrieval.py:_find_published": ("mean",),
     "evaluation/protocols/linear.py:_result": ("class means",),
     "evaluation/protocols/linear_aug.py:_result": ("class means",),
     "evaluation/ranking/truth/agreement.py:with_interval": (*FEWEST, "tau over tasks", "difference over tasks"),

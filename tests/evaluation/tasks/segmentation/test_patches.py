@@ -8,9 +8,9 @@ from sklearn.metrics import jaccard_score
 from torch import nn
 
 import sslkit
+from evaluation.features.places import check_network
 from evaluation.tasks.segmentation import miou
 from evaluation.tasks.segmentation.features import (
-    check_network,
     class_shares,
     each_map,
     patches_of,
