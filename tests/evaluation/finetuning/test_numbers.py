@@ -147,11 +147,12 @@ def test_what_needs_classes_says_so_and_names_the_command(
     call: Callable[..., Finetuned], data: dict[str, Split], tmp_path: Path
 ) -> None:
     entry, table = tmp_path / "a", write(tmp_path / "pictures", list(np.arange(0.5, 30)))
+    how = {**HOW, "cache": None}
     calls = [
-        lambda: evaluation.evaluate(entry, table, columns=NUMBERS, **HOW),
-        lambda: evaluation.rank([entry], table, columns=NUMBERS, **HOW),
-        lambda: evaluation.fine_tune(entry, data, steps=2, grid={"lr": [0.01]}, **HOW),
-        lambda: evaluation.extract(entry, data["train"], "all", **HOW),
+        lambda: evaluation.evaluate(entry, table, columns=NUMBERS, **how),
+        lambda: evaluation.rank([entry], table, columns=NUMBERS, **how),
+        lambda: evaluation.fine_tune(entry, data, steps=2, grid={"lr": [0.01]}, **how),
+        lambda: evaluation.extract(entry, data["train"], "all", **how),
     ]
     for refused in calls:
         with pytest.raises(UserError, match=r"finetune and solve learn numbers|is open as its split"):
