@@ -105,7 +105,7 @@ def predict(
     they are known the ends of intervals that hold 90 % of new images.
     Of a detector it has a row for each box: path, class, score, and x0, y0, x1, y1 in pixels of the image as it is
     shown, upright, from its upper left corner; of a segmenter a row for each image, with the share of each class.
-    Masks are pictures .png in a folder of the file's name, with the number of a class at each pixel, or of an object.
+    Masks are pictures .png in the folder NAME-masks beside NAME.csv: at each pixel the number of a class, or an object.
     Raises UserError before anything is computed for a model that has none of these, and for what cannot be opened.
     """
     out = Path(options.out)
@@ -223,7 +223,7 @@ def write_masks(parts: Iterable[Answers], done: Predicted, stack: ExitStack) -> 
             yield batch
             continue
         if done.masks is None:
-            done.masks = done.out.with_suffix("")
+            done.masks = done.out.with_name(f"{done.out.stem}-masks")
             partial = stack.enter_context(write_whole_folder(done.masks, LEGEND))
             if batch.legend:
                 write_csv(partial / LEGEND, [("number", "class"), *enumerate(batch.legend)])

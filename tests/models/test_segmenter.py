@@ -103,9 +103,15 @@ def test_predict_writes_shares_and_pictures_of_the_masks(place: Path) -> None:
         np.testing.assert_array_equal(np.asarray(picture.convert("RGB")), colours[mask])
         shares = [float(row[key]) for key in ("path_", "sky", "'=leaf")]
         np.testing.assert_allclose(shares, [(mask == number).mean() for number in range(3)], atol=1e-6)
-    assert Path("p/classes.csv").read_text().split() == ["number,class", "0,path", "1,sky", "2,'=leaf"]
+    assert Path("p-masks/classes.csv").read_text().split() == ["number,class", "0,path", "1,sky", "2,'=leaf"]
     told = str(done)
-    for line in ("predicted 2 images: p.csv", "pixels    ", "masks     p", "left out  1 image", "sheet     p.png"):
+    for line in (
+        "predicted 2 images: p.csv",
+        "pixels    ",
+        "masks     p-masks",
+        "left out  1 image",
+        "sheet     p.png",
+    ):
         assert line in told, told
     assert Path("p.png").is_file() and str(found).splitlines()[0].split() == ["path", "path_", "sky", "=leaf"]
 

@@ -133,7 +133,7 @@ def test_masks_are_pictures_with_the_number_of_the_best_object(photos: Path, tmp
     detecting(tmp_path / "a", masks=True)
     done = sslkit.predict("a", "photos", out="p.parquet", cache=None, device="cpu", **QUICK)
     found, rows = sslkit.load("a").predict("photos", **QUICK), pyarrow.read_table("p.parquet").to_pylist()
-    assert done.masks == Path("p") and f"masks     {done.masks}" in str(done)
+    assert done.masks == Path("p-masks") and f"masks     {done.masks}" in str(done)
     for number in range(3):
         of_image = np.flatnonzero(found.image == number)
         assert [rows[row]["object"] for row in of_image] == [*range(1, len(of_image) + 1)]
@@ -143,7 +143,7 @@ def test_masks_are_pictures_with_the_number_of_the_best_object(photos: Path, tmp
         drawn = Image.open(rows[of_image[0]]["mask"])
         assert drawn.mode == "P"
         np.testing.assert_array_equal(np.asarray(drawn), expected)
-    assert len(list(Path("p").iterdir())) == 3
+    assert len(list(Path("p-masks").iterdir())) == 3
 
 
 def test_arrays_and_lists_have_the_same_boxes(kept: Path, photos: Path) -> None:

@@ -14,7 +14,7 @@ from evaluation.results.result import Result
 from evaluation.results.statistics import Estimate
 from evaluation.tasks.detection import measure, output, results, trials
 from evaluation.tasks.detection.options import Options
-from evaluation.tasks.detection.output import hint
+from evaluation.tasks.detection.output import hint, lines_of_kept
 from evaluation.tasks.detection.recipes import USUAL, protocol_of, source_of
 from sslkit.errors import UserError
 
@@ -29,6 +29,14 @@ def model(folder: str | None = None) -> SimpleNamespace:
 def typed(said: str) -> list[str]:
     """The words of a command as a shell reads them."""
     return shlex.split(said, comments=True)
+
+
+def test_kept_models_are_named_with_the_command_that_predicts() -> None:
+    details = [SimpleNamespace(details={"kept": ["models/x", "models/y"]}), SimpleNamespace(details={})]
+    lines = lines_of_kept([SimpleNamespace(folder=Path("zoo/a"), results=details)])
+    assert lines[:2] == ["kept      zoo/a/models/x", "kept      zoo/a/models/y"]
+    assert lines[2] == "predict   python recipes/predict.py checkpoint=zoo/a/models/x data=path/to/images"
+    assert lines_of_kept([SimpleNamespace(folder=Path("zoo/a"), results=details[1:])]) == []
 
 
 def test_the_next_command_keeps_all_that_was_asked_for() -> None:
