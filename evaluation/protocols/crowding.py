@@ -1,4 +1,4 @@
-"""Geometry of the features: distances and variances of classes, effective ranks, uniformity.
+"""How close do the classes lie, and how wide? Distances, variances, effective ranks, uniformity.
 
 Sources: Song et al. 2024, section IV-A (crowding); Garrido et al. 2023, arXiv 2210.02885 (RankMe); Agrawal et al.
 2022 (alpha-ReQ); Wang & Isola 2020, arXiv 2005.10242 (uniformity); Rousseeuw 1987 (silhouette).

@@ -1,4 +1,4 @@
-"""Few-shot classification on frozen features: episodes of new classes with few labelled images each.
+"""Are new classes told apart by a few images each? Episodes on frozen features.
 
 The settings are those of the transfer papers: 5-way, 1 and 5 shot, 15 queries a class, L2 logistic regression with
 C = 1 on l2-normalised features (Tian et al. 2020, arXiv 2003.11539), 2000 episodes.

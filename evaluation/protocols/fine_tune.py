@@ -1,4 +1,4 @@
-"""Fine-tuning all weights over a grid of settings: what a backbone really reaches, the ground truth of a ranking.
+"""What does a backbone reach once all weights are tuned, over a grid of settings? The ground truth of a ranking.
 
 Sources: Ericsson et al. 2021, arXiv 2011.13377 and its public code (the grid "ped", as PED uses it); "itm": the
 fine-tuning of Zheng et al. 2025, arXiv 2510.23145.

@@ -1,4 +1,7 @@
-"""Exact k nearest neighbours: cosine, votes weighted by exp(s / T); see `sslkit.numerics.neighbours`."""
+"""Do the most similar training images have the class? Exact, cosine, votes by exp(s / T), nothing is trained.
+
+See `sslkit.numerics.neighbours`.
+"""
 
 import time
 from collections.abc import Sequence

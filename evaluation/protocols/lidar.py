@@ -1,4 +1,4 @@
-"""LiDAR: effective rank of a linear discriminant analysis whose classes are the augmented views of each image.
+"""Without labels: do views of an image lie together, and images apart? LiDAR, an effective rank, and alignment.
 
 Source: Thilak et al. 2023, arXiv 2312.04000. Groups are q augmented views of each image, not parts of a queue.
 Also alignment (Wang & Isola 2020, arXiv 2005.10242): the distance between the views of one image.

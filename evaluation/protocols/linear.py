@@ -1,4 +1,4 @@
-"""The linear probe: metric of a linear classifier on frozen features.
+"""Are the classes told apart by a linear layer on frozen features? The linear probe.
 
 Recipe "lbfgs" is that of Ericsson et al. 2021 (arXiv 2011.13377): logistic regression with an L2 penalty, its strength
 chosen among 45 values on a held-out part of the training images, then fitted to all of them. They are searched coarse

@@ -1,4 +1,4 @@
-"""The linear probe on augmented views: a linear layer trained by SGD behind the frozen backbone, as papers report it.
+"""What does a linear layer on frozen features of augmented views reach, by SGD as papers report it?
 
 - simclr90: Chen et al. 2020 (arXiv 2002.05709) as lightly runs it: lr 0.1, cosine, 90 epochs
 - moco100: He et al. 2020 (arXiv 1911.05722): lr 30, divided by 10 at epochs 60 and 80 of 100

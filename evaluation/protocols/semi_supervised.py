@@ -1,4 +1,4 @@
-"""Semi-supervised: fine-tuning all weights on a few labels, 1 % or 10 % of the training images, over several draws.
+"""What does a backbone reach by 1 % or 10 % of the labels? All weights are tuned, over several draws.
 
 Sources: the subset's rule and the fine-tuning are SimCLR's (Chen et al. 2020, arXiv 2002.05709, appendix B.5); 50
 epochs: Song et al. 2024. Neither gives the rates that are searched here.

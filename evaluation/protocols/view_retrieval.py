@@ -1,4 +1,4 @@
-"""Without labels: how often the other view of an image is found among those of all; alignment, uniformity, LiDAR.
+"""Without labels: is the other view of an image found among those of all? Also alignment, uniformity, LiDAR.
 
 Sources: Wang & Isola 2020, arXiv 2005.10242 (alignment, uniformity); Thilak et al. 2023, arXiv 2312.04000 (LiDAR).
 """

@@ -1,4 +1,4 @@
-"""Action recognition on videos: a linear head on a frozen video backbone, or all weights, over the official splits.
+"""Which action is in a video? A linear head on a frozen video backbone, or all weights, over the official splits.
 
 Linear: Feichtenhofer et al. 2021 (arXiv 2104.14558) on Kinetics-400. Fine-tuning: UCF101 and HMDB51, three splits. The
 settings are in recipes.py. A video is classified by the mean of the softmax over its views, clips in time

@@ -1,4 +1,4 @@
-"""Detection: Faster R-CNN on the backbone, all of it tuned, measured by COCO's and VOC's AP of boxes.
+"""Where are the objects? Faster R-CNN on the backbone, all of it tuned: COCO's and VOC's AP of boxes.
 
 Sources: Song et al. 2024 (table VII), He et al. 2020 (MoCo, arXiv 1911.05722) and its public configuration.
 """

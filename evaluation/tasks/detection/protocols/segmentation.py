@@ -1,4 +1,4 @@
-"""Instance segmentation: Mask R-CNN on the backbone, all of it tuned, measured by COCO's AP of masks and of boxes.
+"""Which pixels are of each object? Mask R-CNN on the backbone, all of it tuned: COCO's AP of masks and of boxes.
 
 Sources: Song et al. 2024 (table VII), He et al. 2017 (arXiv 1703.06870), and MoCo's public configuration.
 """

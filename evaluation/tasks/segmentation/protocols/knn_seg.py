@@ -1,4 +1,4 @@
-"""Segmentation by nearest neighbours: a patch gets the classes of the most similar training patches, without training.
+"""Do the most similar training patches have the class of a patch? Segmentation without training.
 
 Balazevic et al. 2023 (Hummingbird, arXiv 2306.01667), with exact neighbours: the prediction is the mean of the classes'
 shares of the k nearest patches, weighted by exp(cosine / T), and is enlarged bilinearly to pixels.

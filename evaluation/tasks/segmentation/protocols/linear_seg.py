@@ -1,4 +1,4 @@
-"""Linear segmentation: a linear classifier on the frozen features of patches, enlarged to pixels.
+"""Is the class of each pixel told by a linear layer on frozen features of patches? Its mIoU.
 
 Protocol of Oquab et al. 2024 (arXiv 2304.07193, section 7.4): a linear layer on patch features gives a map of scores,
 which is enlarged bilinearly. It is fitted here by L-BFGS to the shares of the classes in each patch, where theirs
