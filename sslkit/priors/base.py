@@ -18,7 +18,7 @@ from sslkit.embeddings import Maps
 from sslkit.errors import UserError
 from sslkit.priors._structure import digest_of
 from sslkit.runtime.context import Runtime
-from sslkit.runtime.device import autocast
+from sslkit.runtime.device import autocast, to_device_of
 
 if TYPE_CHECKING:
     from sslkit.data.sources.named import Images
@@ -149,7 +149,9 @@ class NetworkPrior(Prior):
         if pixels.device != self._device:
             self.network.to(pixels.device)
             self._device = pixels.device
-            self._normal = tuple(pixels.new_tensor(x).view(-1, 1, 1) for x in (self.mean, self.std))
+            self._normal = tuple(
+                to_device_of(pixels.new_tensor(x, device="cpu").view(-1, 1, 1), pixels) for x in (self.mean, self.std)
+            )
         mean, std = self._normal
         return (self._resize(self._of_channels(pixels)) - mean) / std
 

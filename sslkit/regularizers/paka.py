@@ -6,6 +6,7 @@ from torch import Tensor
 from sslkit.embeddings import Maps
 from sslkit.options.ranges import ChosenRatio, ChosenShare, Rows, Size, Weight
 from sslkit.regularizers.base import Anchor, tokens
+from sslkit.runtime.device import to_device_of
 
 LEAST = 1e-12  # under the root: a map that is equal at all positions has a kernel of 0
 
@@ -46,7 +47,7 @@ class Paka(Anchor):
 
     def distance(self, student: Maps, anchor: Maps, order: Tensor) -> Tensor:
         """1 - cos is half the squared difference of the kernels of norm 1, which is exactly 0 for equal ones."""
-        some = order[: self.patches].to(student.patches.device)
+        some = to_device_of(order[: self.patches], student.patches)
         ours, theirs = (unit_kernel(x[:, some]) for x in tokens(student, anchor))
         return (ours - theirs).square().sum((1, 2)).mean() / 2
 

@@ -118,6 +118,8 @@ def count_step(method: Method, batch: int, precision: str, optimizer: OptimizerC
 def _copy(method: Method, item: Item) -> Method:
     """A copy on the pretended device, whose views have no pixels; its shares are not measured in this step."""
     trial = place_on_device(copy.deepcopy(method))
+    for prior in trial.anchors.priors:
+        place_on_device(prior.network)
     trial.shares.steps = 3
     trial.make_views = partial(_empty_views, trial, item)
     return trial

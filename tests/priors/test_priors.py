@@ -156,7 +156,7 @@ def test_timm_weights_that_do_not_fit(tmp_path: Path) -> None:
         build_prior(f"timm:resnet10t:{tmp_path / 'd'}.pth")
 
 
-@pytest.mark.parametrize("name", ["clipp", "timm:resnet10q", "clip:ViT-B-33", "pca:3", "random"])
+@pytest.mark.parametrize("name", ["clipp", "timm:resnet10q", "clip:ViT-B-33", "pca:3", "noise"])
 def test_unknown_priors(name: str) -> None:
     with pytest.raises(UserError, match=r"known|did you mean .*timm\.list_models\(\) lists all"):
         build_prior(name)
