@@ -70,7 +70,9 @@ def test_a_network_that_starts_from_weights_keeps_the_lower_rate(tmp_path) -> No
     entry = sslkit.pretrain({**few, "epochs": 1, "out": str(tmp_path)})
     assert entry.card["config"]["optimizer"]["lr"] == 0.009
     assert entry.card["options"]["views"] == {"scale": [0.2, 1.0]}
-    assert settings(**few, init=str(entry.folder)).config.optimizer.lr == 0.002
+    given = settings(**few, init=str(entry.folder)).config
+    assert (given.optimizer.lr, given.optimizer.head_lr, given.unfreeze, given.tune) == (3e-5, 0.002, 0.1, "all")
+    assert settings(**few, init=str(entry.folder), tune="lora").config.optimizer.lr == pytest.approx(3e-4)
 
 
 def test_a_run_is_continued_with_what_it_chose() -> None:
