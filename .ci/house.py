@@ -23,14 +23,14 @@ CONTEXT = ("device", "root", "counts", "cache", "workers", "batch_size", "precis
 
 # What may stand in the source; a number is raised by hand, with its reason in the commit, and lowered when it falls.
 BUDGET = {
-    "lines of code": 89_100,
-    "lines of detection, segmentation, action, video": 8_110,
+    "lines of code": 94_700,
+    "lines of detection, segmentation, action, video": 8_320,
     "signatures that repeat a declared default": 18,
     "private functions of under four lines that are called once": 18,
     "functions named by a participle": 11,
     "assignments to a word without a meaning": 23,
 }
-BESIDE = ("tasks", "video")
+BESIDE = ("tasks", "video", "detectors")
 MEMBERS = ("objectives", "regularizers", "priors", "transferability")
 EMPTY = {"one", "found", "part", "own", "place", "known", "kept", "said", "given"}  # what a search does not find
 VERBS = {"read", "embed", "need", "feed", "speed", "seed", "shed", "red", "bed", "freed", "indeed"}

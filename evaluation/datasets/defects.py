@@ -41,8 +41,11 @@ class Defects:
         return all(mask is not None for mask, bad in zip(self.masks, self.is_defect, strict=True) if bad)
 
 
-def open_defects(source: str | Path, objects: Sequence[str] = ()) -> list[Defects]:
-    """Return the objects of a folder, all or those that are named, with checked images and masks. Raises UserError."""
+def open_defects(source: str | Path, objects: Sequence[str]) -> list[Defects]:
+    """Return objects of a folder with checked images and masks: those that are named; where none is, all.
+
+    Raises UserError.
+    """
     root = Path(source).expanduser()
     if not root.is_dir():
         raise UserError(f"anomaly: {root} is no folder; it reads {FORMS}")

@@ -88,8 +88,8 @@ def at_size(model: Model, image_size: int) -> Model:
     """The same network for images of another size."""
     if image_size == model.image_size:
         return model
-    own = model.backbone
-    backbone = Backbone(own.net, own.recipe, image_size=image_size, in_chans=own.in_chans, item=own.item)
+    net, recipe = model.net, model.backbone.recipe
+    backbone = Backbone(net, recipe, image_size=image_size, in_chans=model.in_chans, item=model.item)
     return replace(model, backbone=backbone.eval(), resizing=replace(model.resizing, image_size=image_size))
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from sslkit.errors import UserError
 
 LOCAL, GLOBAL, TOGETHER = 3, 24, 8  # clusters of an image, and of so many images: the paper's
+SEED = 0  # of first centres and of the patches that are drawn: one number of one network
 ROUNDS, MOVED = 20, 1e-4  # of k-means at most, and the shift of the centres that ends it: as in the authors' code
 
 
@@ -39,8 +40,8 @@ class DenseStructure:
         return self.inter + self.dimension - (self.intra_image + self.intra_group) / 2
 
 
-def dense_structure(patches: Tensor, seed: int = 0) -> DenseStructure:
-    """Measure patches (N, P, D) of N images. seed: of the clusters' first centres and of the patches drawn.
+def dense_structure(patches: Tensor) -> DenseStructure:
+    """Measure patches (N, P, D) of N images.
 
     They are scaled to length 1 in float64. Raises UserError for fewer than two images or four patches, and for patches
     that are all alike or not finite.
@@ -49,7 +50,7 @@ def dense_structure(patches: Tensor, seed: int = 0) -> DenseStructure:
         raise UserError(f"patches are (N, P, D), of two images and {LOCAL + 1} patches or more: {tuple(patches.shape)}")
     if not patches.isfinite().all():
         raise UserError("patches must be finite")
-    z, generator = F.normalize(patches.detach().double(), dim=-1), torch.Generator().manual_seed(seed)
+    z, generator = F.normalize(patches.detach().double(), dim=-1), torch.Generator().manual_seed(SEED)
     unit = (z - z.mean((0, 1))).norm(dim=-1).mean().item()
     if unit < 1e-9:  # rounding of float32
         raise UserError("all patches are alike: the network has collapsed")

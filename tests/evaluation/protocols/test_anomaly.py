@@ -53,15 +53,15 @@ def test_all_objects_and_their_mean_or_those_that_are_named(tmp_path: Path) -> N
     assert results[2].kind == "t over 2 objects" and {"aupro", "auroc, 2 shots"} == set(results[2].others)
     [one] = evaluation.anomaly(model(), data, objects=["pcb1"], side=32, shots=[2], **QUIET)
     assert one.data == "pcb1" and one.value == results[1].value
-    found = open_defects(data)
+    found = open_defects(data, [])
     assert [len(each.train) for each in found] == [6, 6] and found[0].is_defect.tolist() == [False] * 4 + [True] * 4
     both = write_mvtec(tmp_path / "both", ("bottle", "cable"))
-    assert [each.name for each in open_defects(both)] == ["bottle", "cable"]
+    assert [each.name for each in open_defects(both, [])] == ["bottle", "cable"]
 
 
 def test_good_and_bad_hold_out_a_fifth_of_the_good_and_have_no_pixels(tmp_path: Path) -> None:
     data = write_good_and_bad(tmp_path / "parts")
-    [found] = open_defects(data)
+    [found] = open_defects(data, [])
     assert (len(found.train), len(found.test), int(found.is_defect.sum())) == (16, 9, 5)
     assert not {*found.train} & {*found.test}
     [result] = evaluation.evaluate(
