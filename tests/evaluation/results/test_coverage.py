@@ -96,6 +96,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/protocols/knn.py:_judge": ("share", "class means", "share of groups"),
     "evaluation/results/over_groups.py:difference_over_groups": ("difference of groups",),
     "sslkit/data/likeness.py:_gray": (NO_INTERVAL,),  # the spread of an image's values
+    "sslkit/training/patches.py:components": (NO_INTERVAL,),  # the span of a picture's colours
     "sslkit/numerics/near_copies.py:chance_levels": (NO_INTERVAL,),  # a threshold
     "sslkit/numerics/wilson.py:effective_rows": ("share of groups", "class means of groups"),
     "evaluation/protocols/lidar.py:estimate_lidar": ("lidar",),
