@@ -86,7 +86,7 @@ def test_a_warning_is_one_line_without_its_place_in_the_code(tmp_path) -> None:
         ("train", "model=resnet18", "did you mean 'backbone=resnet18'?"),
         ("train", "max_epochs=3", "did you mean 'epochs=3'?"),
         ("evaluate", "model=runs/zoo/a", "did you mean 'checkpoint=runs/zoo/a' or 'zoo=runs/zoo/a'?"),
-        ("evaluate", "k=5", "did you mean 'knn.k=5' or 'knn_seg.k=5'?"),
+        ("evaluate", "k=5", "did you mean 'clustering.k=5' or 'knn.k=5' or 'knn_seg.k=5'?"),
         ("rank", "checkpoint=efficientnet_lite0", "did you mean 'zoo=efficientnet_lite0'?"),
         ("export", "entry=runs/zoo/a", "did you mean 'checkpoint=runs/zoo/a'?"),
         ("train", "checkpoint=runs/zoo/a", "did you mean 'init=runs/zoo/a'?"),
