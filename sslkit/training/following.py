@@ -95,7 +95,8 @@ def next_run(asked: Config, gentler: Mapping[str, Any]) -> dict[str, Any]:
     if source in NAMES:
         source, epochs = "PATH/TO/YOUR/IMAGES", LONGER
         fits_any = {path: not str(value).startswith("features:") for path, value in options.items()}
-        options = {path: value for path, value in options.items() if path.startswith("method.") and fits_any[path]}
+        on_any = {path for path in options if path in ("init", "tune") or path.startswith("method.")}
+        options = {path: value for path, value in options.items() if path in on_any and fits_any[path]}
     return {"method": asked.method_name, "data": source, "epochs": epochs, **options}
 
 
