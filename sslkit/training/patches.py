@@ -60,9 +60,10 @@ class Patches(Hook):
         if maps is None or maps.shape[2] * maps.shape[3] <= LOCAL:
             return None
         first, *others = [*self.columns, name]
-        self.columns |= {name: components(maps[:SHOWN])}
+        shown = evenly(len(maps), SHOWN)
+        self.columns |= {name: components(maps[shown])}
         self.columns = {key: self.columns[key] for key in (first, *others[1 - COLUMNS :])}
-        self._draw(batch["images"][:SHOWN], captions_of(images, batch["index"][:SHOWN].tolist()))
+        self._draw(batch["images"][shown], captions_of(images, batch["index"][shown].tolist()))
         try:
             return dense_structure(maps.flatten(2).transpose(1, 2)).value
         except UserError:  # all alike: the collapse has a warning of its own
