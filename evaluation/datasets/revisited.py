@@ -15,7 +15,6 @@ from torch.utils.data import Dataset
 
 from evaluation.datasets import Reading
 from evaluation.datasets.base import Split
-from sslkit.data.published._plain_pickle import load_plain
 from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 
@@ -72,6 +71,8 @@ def open_revisited(file: Path, reading: Reading) -> Revisited:
 
 def _read(file: Path) -> tuple[list[str], list[str], list[dict[str, Any]]]:
     """Return the names of images and queries, and for each query its box and the numbers of its images by kind."""
+    from sslkit.data.published._plain_pickle import load_plain  # imports NumPy's parts, which --help does without
+
     content = load_plain(file)
     try:
         names, queries, truth = (list(content[key]) for key in ("imlist", "qimlist", "gnd"))

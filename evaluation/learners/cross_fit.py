@@ -20,9 +20,8 @@ from sslkit.runtime.device import seed_of
 
 FOLDS = 5  # as usual: each probe learns from four fifths
 MOST = 2**28  # numbers of all folds' rows, 1 GiB: of more, a single fifth is judged
-STRENGTHS = 10.0 ** np.arange(
-    -5, 3.1, 0.5
-)  # c = 1 / lambda, steps of 3.2: finer ones move an accuracy within its noise
+# c = 1 / lambda, from 1e-5 to 1e3 in steps of 3.2: finer ones move an accuracy within its noise
+STRENGTHS = tuple(10.0 ** (half / 2) for half in range(-10, 7))
 ABSENT = 10.0  # logits below an image's lowest one, for a class that its fold has not learned: a probability near 0
 
 

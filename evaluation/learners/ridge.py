@@ -14,7 +14,7 @@ from evaluation.results.choice import lowest_of
 from sslkit.errors import UserError
 
 # strengths of |w|^2 beside the sum of squared errors, for each row: from hardly any to nearly the mean
-STRENGTHS = tuple(float(strength) for strength in 10.0 ** np.arange(-5, 4.1, 0.5))
+STRENGTHS = tuple(10.0 ** (half / 2) for half in range(-10, 9))
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,9 @@ class Options:
     shots: Sequence[int] = setting((1, 2, 4, 8), "few-shot: numbers of normal images, in others", least=1, most=MOST)
     draws: int = setting(3, "draws of the normal images of each few-shot number", least=2, most=100)
     side: int = setting(SIDE, "pixels of the square maps on which AUPRO is measured", least=16, most=MOST_PIXELS)
-    draw: int = setting(6, "images in the wrong place whose heat maps are drawn where there is out=; 0: none", least=0)
+    heat_maps: int = setting(
+        6, "images in the wrong place whose heat maps are drawn where there is out=; 0: none", least=0
+    )
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,8 @@ def _measure(model: Model, reading: Reading, data: Defects, options: Options, ru
     if data.has_masks:
         others["aupro"] = aupro(maps, masks).estimate()
     others |= _few_shot(train, test, data, options, runtime.seed)
-    if options.draw and runtime.out is not None and rank() == 0:
-        draw_heat_maps(data, score, maps, masks, options.draw, model.name, Path(runtime.out))
+    if options.heat_maps and runtime.out is not None and rank() == 0:
+        draw_heat_maps(data, score, maps, masks, options.heat_maps, model.name, Path(runtime.out))
     names = [f"{path.parent.name}/{path.name}" for path in data.test]
     return Result.from_estimate(
         estimate,

@@ -152,9 +152,8 @@ class Method(nn.Module):
         return {**terms, "loss": total(terms)}, e
 
     def _measure(self, terms: Terms, plugins: Mapping[str, Terms], outputs: list[Tensor]) -> None:
-        """Measure the regularisers' shares, in every so many training steps in which the backbone learns."""
-        learns = torch.is_grad_enabled() and any(p.requires_grad for p in self.backbone.parameters())
-        if not self.training or not learns:
+        """Measure the regularisers' shares, in every so many training steps in which the backbone is not held."""
+        if not self.training or not torch.is_grad_enabled() or self.backbone.is_held:
             return
         self.shares.check()
         self.shares.watched = {}

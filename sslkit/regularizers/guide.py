@@ -99,7 +99,8 @@ class Guide(Regularizer):
         return self.targets.describe()
 
     def weights(self) -> dict[str, float]:
-        return {"guide": self.weight, "guide/patches": self.weight}
+        terms = {"pooled": ("guide",), "patches": ("guide/patches",)}.get(self.tokens, ("guide", "guide/patches"))
+        return dict.fromkeys(terms, self.weight)
 
     def terms(self, e: Embeddings, images: Tensor | None) -> dict[str, Tensor]:
         """{"guide": the term, "guide/patches": that of patches}, equal on every rank, as `tokens` says.

@@ -257,7 +257,7 @@ def start_network(config: Config, data: Data, module: nn.Module | None) -> Backb
         note = norm_statistics.contradiction(body.net, pixels, *body.recipe.origin.normalize)
         norm_statistics.warn(f"init={config.init}", note)
     with use_seed(config.seed):  # of what LoRA draws
-        body.tuned = tuning.train_part(body, tune.parse(config.tune))
+        body.tuned = tuning.train_part(body, tune.parse(config.tune or tune.ALL))
     return body
 
 

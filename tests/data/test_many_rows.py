@@ -56,6 +56,7 @@ from sslkit.data.video.clips import open_videos
 from sslkit.data.video.index import VideoIndex
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.recipe import SIMCLR
+from sslkit.data.whole_images import WholeImages
 from sslkit.files.blocks import Blocks
 
 FEW, MANY, READ = 100, 10_000_000, 64
@@ -229,6 +230,7 @@ SETS: dict[str, Callable[[Path, int], Read]] = {
     "PagedImages": lambda folder, n: paged(folder, n).__getitems__,
     "TorchvisionImages": lambda _, n: TorchvisionImages(FakeData(n, (3, 8, 8), 2), Identity("a"), OPTIONS).__getitems__,
     "Videos": lambda folder, n: videos(folder, n).__getitems__,
+    "WholeImages": lambda folder, n: WholeImages(files(folder, n)).__getitems__,
     "_Measured": lambda folder, n: _Measured(files(folder, n)).__getitems__,
     "CroppedImages": lambda folder, n: CroppedImages(files(folder, n), SIMCLR, 8).__getitems__,
     "Pool": lambda _, n: (

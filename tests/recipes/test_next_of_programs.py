@@ -47,7 +47,7 @@ def steps(said: str) -> dict[str, str]:
     ("given", "label"),
     [
         ({"data": "few.npz", "backbone": "narrow_resnet"}, "evaluate"),
-        ({"data": "few.npz", "init": "efficientnet_lite0", "image_size": 32, "data.channels": 3}, "evaluate"),
+        ({"data": "few.npz", "init": "efficientnet_lite0", "image_size": 64, "data.channels": 3}, "evaluate"),
         ({"data": "few.npz", "backbone": Net()}, "evaluate"),
         ({"data": (PIXELS, LABELS), "backbone": "narrow_resnet", "optimizer": {"lr": 0.01}}, "evaluate"),
         ({"data": PIXELS, "backbone": Net()}, "look at it"),

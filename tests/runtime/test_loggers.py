@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import sslkit
 from sslkit.errors import UserError
 from sslkit.runtime import loggers
-from sslkit.training import pretrain
+from sslkit.training import pretrain, start
 from sslkit.training.config import Config
 from sslkit.training.run import settings_of
 
@@ -143,7 +143,7 @@ def test_a_tracker_that_cannot_start_is_one_line_before_anything_is_computed(sma
 
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "log_hyperparams", refuse)
-        patch.setattr(pretrain, "evaluate", lambda *_: pytest.fail("the network was judged"))
+        patch.setattr(start, "evaluate", lambda *_: pytest.fail("the network was judged"))
         with pytest.raises(
             UserError, match=r"trainer\.logger=wandb cannot start: no key; Fake=offline works, trainer"
         ) as error:

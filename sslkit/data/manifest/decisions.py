@@ -155,7 +155,7 @@ RULES = (
         "labels",
         "the data set's own, a column of a usual name, or the folders",
         "which column of a table, and one that tells nothing; metadata with others than the folders; folders that look "
-        "like splits, or lie inside one folder",
+        "like splits, or lie inside one folder; a column of decimal numbers, which `columns.label_kind=number` reads",
         "columns.label",
         "COLUMN",
         _labels,

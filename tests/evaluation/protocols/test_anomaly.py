@@ -47,7 +47,7 @@ def test_squares_are_found_in_an_object_of_mvtec_and_drawn(tmp_path: Path) -> No
 
 def test_all_objects_and_their_mean_or_those_that_are_named(tmp_path: Path) -> None:
     data = write_visa(tmp_path / "visa")
-    results = evaluation.anomaly(model(), data, side=32, shots=[2], draw=0, **QUIET)
+    results = evaluation.anomaly(model(), data, side=32, shots=[2], heat_maps=0, **QUIET)
     assert [result.data for result in results] == ["candle", "pcb1", "visa"]
     assert results[2].value == pytest.approx(np.mean([result.value for result in results[:2]]))
     assert results[2].kind == "t over 2 objects" and {"aupro", "auroc, 2 shots"} == set(results[2].others)
