@@ -13,6 +13,7 @@ RUN = {
     "epochs": 2,
     "progress": False,
     "eval": {"tsne": 0},
+    "interpolate": 1,  # else the harm is taken back at the end
 }
 RANDOM = {"lr": 0.002, "head_lr": 0.002, "layer_decay": 1.0}  # the rates of random weights, as all runs had them
 
