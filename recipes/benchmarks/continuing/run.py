@@ -88,9 +88,11 @@ class Study:
         folds = folds_of(whole.y, whole.ids, None, seed)
         other = self._features(word, RETAINED[name]) if self._is_here(RETAINED[name]) else None
         right = {
-            "knn": _by_fold(folds, lambda learned, judged: _knn(features, learned, judged)),
+            "knn": _by_fold(
+                folds, lambda rows, judged: evaluation.knn(features.take(rows), features.take(judged), k=20).outcomes
+            ),
             "probe": _probe(features, seed),
-            "tuned": _by_fold(folds, lambda learned, judged: self._tune(word, name, learned, judged, seed)),
+            "tuned": _by_fold(folds, lambda *rows: self._fine_tune(word, name, *rows, self._rate(name), seed).outcomes),
         }
         if other is not None:
             right["retained"] = _probe(other, seed)
@@ -128,11 +130,7 @@ class Study:
         }
         return sslkit.pretrain(settings).folder
 
-    def _tune(self, word: str | Path, name: str, learned: np.ndarray, judged: np.ndarray, seed: int) -> np.ndarray:
-        rate = self._rate(name)
-        return self._tuned(word, name, learned, judged, rate, seed).outcomes
-
-    def _tuned(self, word: Any, name: str, learned: np.ndarray, judged: np.ndarray, rate: float, seed: int) -> Any:
+    def _fine_tune(self, word: Any, name: str, learned: np.ndarray, judged: np.ndarray, rate: float, seed: int) -> Any:
         whole = self._whole(name)
         parts = {"train": whole.take(learned), "test": whole.take(judged)}
         grid = {"lr": [rate], "weight_decay": [0.05], "optimizer": "adamw"}
@@ -145,7 +143,7 @@ class Study:
         whole = self._whole(name)
         first = folds_of(whole.y, whole.ids, None, 0) == 0
         rows = np.flatnonzero(~first), np.flatnonzero(first)
-        return max(TUNE_RATES, key=lambda rate: self._tuned(START, name, *rows, rate, 0).value)
+        return max(TUNE_RATES, key=lambda rate: self._fine_tune(START, name, *rows, rate, 0).value)
 
     def _features(self, word: str | Path, name: str) -> Any:
         return evaluation.extract(
@@ -199,10 +197,6 @@ def _by_fold(folds: np.ndarray, judge: Any) -> np.ndarray:
         judged = folds == fold
         right[judged] = judge(np.flatnonzero(~judged), np.flatnonzero(judged))
     return right
-
-
-def _knn(features: Any, learned: np.ndarray, judged: np.ndarray) -> np.ndarray:
-    return evaluation.knn(features.take(learned), features.take(judged), k=20).outcomes
 
 
 def _probe(features: Any, seed: int) -> np.ndarray:
