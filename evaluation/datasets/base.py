@@ -46,7 +46,7 @@ class Split:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether labels are numbers, not classes."""
+        """True for labels that are numbers, not classes."""
         return self.y.dtype.kind == "f"
 
     @property

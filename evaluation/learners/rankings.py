@@ -34,7 +34,7 @@ def trapezoid(i: np.ndarray, rank: np.ndarray, count: int) -> np.ndarray:
 
 
 def hit(k: int, i: np.ndarray, rank: np.ndarray, count: int) -> np.ndarray:
-    """Whether an answer is among the first k."""
+    """True where an answer is among the first k."""
     return ((i == 1) & (rank <= k)).astype(float)
 
 

@@ -1,8 +1,7 @@
 """Memory that a pass on the CPU frees is kept for the next one.
 
 The C library gives large blocks back to the system as soon as they are freed, and the next pass asks for them again:
-each page is then filled with zeros anew. With efficientnet_lite0 on an AMD Zen 5 that took more than half of the CPU's
-time of a forward pass (24 images of 224 pixels), and a third of a step's (32 images of 160).
+each page is then filled with zeros anew, which takes a large part of the time of a pass whose maps are large.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Heads first: the new parts of a run from given weights learn alone, before its network is trained with them.
 
-New parts, such as a projector, send random gradients into the network. On 96 px photographs 30 steps of them took
-efficientnet_lite0 from 83.5 to 52 % of 10-NN; alone for a tenth of the steps they do no harm.
+New parts, such as a projector, send random gradients into the network, and 28 steps of them harm its features; alone
+for a tenth of the steps they do not (tests/training/test_unfreezing_harm.py, benchmarks/LOG.md).
 """
 
 from collections.abc import Iterator
