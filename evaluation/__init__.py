@@ -38,6 +38,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "view_retrieval": "evaluation.protocols.view_retrieval:view_retrieval",
         "linear_on_views": "evaluation.protocols.linear_aug:linear_on_views",
         "linear_probe": "evaluation.protocols.linear:linear_probe",
+        "patch_quality": "evaluation.protocols.patch_quality:patch_quality",
         "object_detection": "evaluation.tasks.detection.protocols.detection:detection",
         "open_split": "evaluation.datasets:open_split",
         "solve": "evaluation.solving.solve:solve",

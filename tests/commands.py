@@ -36,6 +36,7 @@ PROTOCOLS = {  # the function of each protocol in Python, of features or a model
     "knn": "evaluation.protocols.knn:knn",
     "knn_seg": "evaluation.tasks.segmentation.protocols.knn_seg:knn_seg",
     "lidar": "evaluation.protocols.lidar:lidar",
+    "patch_quality": "evaluation.protocols.patch_quality:patch_quality",
     "view_retrieval": "evaluation.protocols.view_retrieval:view_retrieval",
     "retrieval": "evaluation.protocols.retrieval:retrieval",
     "linear": "evaluation.protocols.linear:linear_probe",

@@ -115,6 +115,9 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "draw_episodes": lambda: evaluation.draw_episodes(features("test"), n_way=3, k_shot=1, n_query=2, episodes=5),
     "lidar": lambda: evaluation.lidar(ENTRY, splits()[0], q=2, n_images=20, device="cpu"),
     "view_retrieval": lambda: evaluation.view_retrieval(ENTRY, splits()[0], n_images=20, device="cpu"),
+    "patch_quality": lambda: evaluation.patch_quality(
+        "random:narrow_vit", DIGITS, image_size=32, n_images=64, out="patches", device="cpu"
+    ),
     "anomaly": lambda: evaluation.anomaly("random:narrow_vit", defects(), image_size=32, device="cpu", out="defects"),
     "clustering": lambda: evaluation.clustering(features("test"), restarts=2),
     "retrieval": lambda: evaluation.retrieval(ENTRY, DIGITS, draw=["worst"], out="retrieved", **QUICK),

@@ -79,6 +79,16 @@ def defect_rankings(rng: np.random.Generator, count: int) -> Draws:
         yield auroc(score, np.repeat([False, True], [good, bad]))[0].interval, float(stats.norm.cdf(apart / 2**0.5))
 
 
+def defect_rankings_of_groups(rng: np.random.Generator, count: int) -> Draws:
+    """Scores of 12 to 40 groups of one to seven images, which share a part of their score."""
+    for number in range(count):
+        groups = np.repeat(np.arange((12, 24, 40)[number % 3]), rng.integers(1, 8, (12, 24, 40)[number % 3]))
+        is_defect, apart = groups % 2 == 0, rng.uniform(0, 3)
+        score = (rng.standard_normal(groups.max() + 1)[groups] + rng.standard_normal(len(groups))) / 2**0.5
+        estimate = auroc(score + apart * is_defect, is_defect, groups)[0]
+        yield estimate.interval, float(stats.norm.cdf(apart / 2**0.5))
+
+
 def defect_regions(rng: np.random.Generator, count: int) -> Draws:
     """Maps of 8 to 30 images with one to three square defects, some found better than others."""
 

@@ -6,8 +6,8 @@
 """
 
 import csv
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +21,15 @@ from sslkit.terminal.say import counted
 GOOD, TABLE = "good", "split_csv/1cls.csv"
 FORMS = "OBJECT/train/good and OBJECT/test/KIND (MVTec AD), split_csv/1cls.csv (VisA), or good/ beside bad/"
 FEWEST = 2  # images of a kind, for an interval
+Groups = Callable[[Sequence[Path]], np.ndarray | None]  # images -> (N,) those of one group are equal; None without
 
 
 @dataclass(frozen=True)
 class Defects:
     """One object. train: normal images. test: images, is_defect: (M,) bool. masks: of these, None for none.
 
-    has_masks: whether all images with a defect have one.
+    groups: (M,) int64, equal for test images that belong together, or None. has_masks: whether all images with a defect
+    have a mask.
     """
 
     name: str
@@ -35,27 +37,28 @@ class Defects:
     test: Sequence[Path]
     is_defect: np.ndarray
     masks: Sequence[Path | None]
+    groups: np.ndarray | None = None
 
     @property
     def has_masks(self) -> bool:
         return all(mask is not None for mask, bad in zip(self.masks, self.is_defect, strict=True) if bad)
 
 
-def open_defects(source: str | Path, objects: Sequence[str]) -> list[Defects]:
+def open_defects(source: str | Path, objects: Sequence[str], groups_of: Groups = lambda images: None) -> list[Defects]:
     """Return objects of a folder with checked images and masks: those that are named; where none is, all.
 
-    Raises UserError.
+    groups_of: no group of it is parted where this holds images out. Raises UserError.
     """
     root = Path(source).expanduser()
     if not root.is_dir():
         raise UserError(f"anomaly: {root} is no folder; it reads {FORMS}")
-    by_name = _find(root)
+    by_name = _find(root, groups_of)
     if unknown := [name for name in objects if name not in by_name]:
         raise UserError(f"anomaly: {root} has no object {unknown[0]!r}: it has {', '.join(by_name)}")
     chosen = [by_name[name] for name in (objects or by_name)]
     for data in chosen:
         _check(data)
-    return chosen
+    return [replace(data, groups=groups_of(data.test)) for data in chosen]
 
 
 def read_mask(path: Path | None, size: tuple[int, int]) -> np.ndarray:
@@ -66,13 +69,13 @@ def read_mask(path: Path | None, size: tuple[int, int]) -> np.ndarray:
         return np.asarray(image.convert("L").resize(size, Image.Resampling.NEAREST)) > 0
 
 
-def _find(root: Path) -> Mapping[str, Defects]:
+def _find(root: Path, groups_of: Groups) -> Mapping[str, Defects]:
     if (root / TABLE).is_file():
         return _of_table(root)
     if (root / "train" / GOOD).is_dir():
         return {root.name: _of_mvtec(root)}
     if (root / GOOD).is_dir():
-        return {root.name: _of_folders(root)}
+        return {root.name: _of_folders(root, groups_of)}
     by_name = {
         folder.name: _of_mvtec(folder) for folder in sorted(root.iterdir()) if (folder / "train" / GOOD).is_dir()
     }
@@ -95,10 +98,11 @@ def _mask_of(folder: Path, image: Path, kind: str) -> Path | None:
     return next((path for path in names if path.is_file()), None)
 
 
-def _of_folders(root: Path) -> Defects:
+def _of_folders(root: Path, groups_of: Groups) -> Defects:
     good, bad = _images(root / GOOD), [path for path in _images(root) if path.relative_to(root).parts[0] != GOOD]
     names = [str(path.relative_to(root)) for path in good]
-    is_test = held_out(np.zeros(len(good), np.int64), names) if good else np.zeros(0, bool)
+    groups = groups_of(good) if good else None
+    is_test = held_out(np.zeros(len(good), np.int64), names, groups=groups) if good else np.zeros(0, bool)
     test = [path for path, apart in zip(good, is_test, strict=True) if apart]
     train = [path for path, apart in zip(good, is_test, strict=True) if not apart]
     is_defect = np.repeat([False, True], [len(test), len(bad)])

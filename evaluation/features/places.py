@@ -13,7 +13,7 @@ def check_network(model: Model, protocol: str) -> tuple[int, int]:
         raise UserError(f"{protocol} evaluates networks for images, and {model.name} takes {model.item.name}s")
     with torch.inference_mode():
         pixels = torch.zeros(1, *model.backbone.input_shape())
-        grid = tuple(place_features(model, pixels.to(next(model.net.parameters()))).shape[-2:])
+        grid = tuple(place_features(model.backbone, pixels.to(next(model.net.parameters()))).shape[-2:])
     if grid[0] * grid[1] < 2:
         raise UserError(
             f"{protocol}: {model.name} has one place in its last map for images of {model.image_size} pixels: give a "

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evaluation.results.statistics import Estimate, clopper_pearson, over_pseudo_values, t_quantile
+from evaluation.results.statistics import Estimate, clopper_pearson, over_groups, over_pseudo_values, t_quantile
 from sslkit.numerics.neighbours import BLOCK
+from sslkit.terminal.say import counted
 
 LIMIT = 0.3  # false-positive rate up to which overlaps count, that of MVTec AD's papers
 
@@ -19,7 +20,8 @@ LIMIT = 0.3  # false-positive rate up to which overlaps count, that of MVTec AD'
 def nearest_distance(query: np.ndarray, bank: np.ndarray) -> np.ndarray:
     """Return (M,) 1 - cosine of each row with the most similar one of the bank, exact, by faiss in blocks.
 
-    query, bank: (M, D), (N, D) float32. A row of zeros has the cosine 0 with all.
+    query, bank: (M, D), (N, D) float32, also memory-mapped: of each a block is in memory. A row of zeros has the cosine
+    0 with all.
     """
     import faiss
 
@@ -39,12 +41,13 @@ def _unit(x: np.ndarray) -> np.ndarray:
     return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
 
-def auroc(score: np.ndarray, is_defect: np.ndarray) -> tuple[Estimate, np.ndarray]:
+def auroc(score: np.ndarray, is_defect: np.ndarray, groups: np.ndarray | None = None) -> tuple[Estimate, np.ndarray]:
     """Return the share of pairs in which the defect has the higher score, ties half, and (N,) that of each image.
 
-    score: (N,). is_defect: (N,) bool, some of both. The values by image have the mean of all, and vary as it does.
-    The interval is symmetric in the logit, so that it stays below 1; of images that are all told apart it is that of a
-    share of as many as the smaller kind has.
+    score: (N,). is_defect: (N,) bool, some of both. groups: (N,) of images that belong together, over which the
+    interval is then (Obuchowski 1997, Biometrics 53:567). The values by image have the mean of all, and vary as it
+    does. The interval is symmetric in the logit, so that it stays below 1; of images that are all told apart it is that
+    of a share of as many as the smaller kind has.
     """
     places = np.unique(score, return_inverse=True)[1]
     by_image = np.empty(len(score))
@@ -56,14 +59,18 @@ def auroc(score: np.ndarray, is_defect: np.ndarray) -> tuple[Estimate, np.ndarra
     value = float(by_image[is_defect].mean())
     sizes = np.where(is_defect, is_defect.sum(), (~is_defect).sum())
     by_image = value + (by_image - value) * len(score) / sizes
-    n, fewest = len(score), int(min(is_defect.sum(), (~is_defect).sum()))
-    error = float(np.square(by_image - value).sum()) ** 0.5 / n
+    over, n = over_groups(groups), len(score)
+    member = np.arange(n) if over is None else np.unique(groups, return_inverse=True)[1]
+    fewest = min(len(np.unique(member[is_defect == kind])) for kind in (True, False))
+    apart = np.bincount(member, by_image - value)
+    corrected = 1 if over is None else len(apart) / (len(apart) - 1)
+    error = float(np.square(apart).sum() * corrected) ** 0.5 / n
     if not 0 < value < 1 or error == 0:
-        kind = f"images that are all told apart: Clopper-Pearson on {fewest}"
+        kind = f"{over or 'images'} that are all told apart: Clopper-Pearson on {fewest}"
         return Estimate(value, clopper_pearson(value, fewest), kind, n), by_image
     middle, half = math.log(value / (1 - value)), t_quantile(0.975, max(fewest - 1, 1)) * error / (value * (1 - value))
     low, high = (1 / (1 + math.exp(-min(max(middle + side * half, -700), 700))) for side in (-1, 1))
-    return Estimate(value, (low, high), "DeLong over images", n), by_image
+    return Estimate(value, (low, high), f"DeLong over {over or 'images'}", n), by_image
 
 
 @dataclass(frozen=True)
@@ -73,12 +80,17 @@ class Regions:
     image: np.ndarray
     area: np.ndarray
 
-    def estimate(self) -> Estimate:
-        """Return AUPRO with its interval over images with defects; none for a single one."""
-        value, images = float(self.area.mean()), np.unique(self.image)
-        if len(images) < 2:
-            return Estimate(value, None, "no interval, defects in one image", len(self.area))
-        estimate = over_pseudo_values(self.area, f"{len(images)} images with defects", self.image)
+    def estimate(self, groups: np.ndarray | None = None) -> Estimate:
+        """Return AUPRO with its interval over images with defects, or their groups; none for a single one.
+
+        groups: (N,) of all images.
+        """
+        alone = over_groups(groups) is None
+        what, unit = ("image", self.image) if alone else ("group", groups[self.image])
+        value, count = float(self.area.mean()), len(np.unique(unit))
+        if count < 2:
+            return Estimate(value, None, f"no interval, defects in one {what}", len(self.area))
+        estimate = over_pseudo_values(self.area, f"{counted(count, what)} with defects", unit)
         return replace(estimate, n=len(self.area))
 
 

@@ -4,16 +4,19 @@ Patches of normal images are the only training (PatchCore, Roth et al. 2022, arX
 cosine to the nearest, and an image has the mean of its highest 1 % (AnomalyDINO, Damm et al. 2025, arXiv 2405.14529).
 """
 
+import math
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from evaluation.datasets import Reading
+from evaluation.datasets import AS_USUAL, Reading, Split
 from evaluation.datasets.defects import Defects, open_defects, read_mask
 from evaluation.features.extraction import LOADED
 from evaluation.features.places import check_network
@@ -24,9 +27,12 @@ from evaluation.results.result import Result, rows_digest
 from evaluation.results.statistics import Estimate, over_seeds
 from sslkit.data.held_out import draw_keys
 from sslkit.data.image_options import MOST_PIXELS, VALUES
-from sslkit.data.loader import batches_in_order
+from sslkit.data.images import Images
+from sslkit.data.loader import batches_of_parts
 from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
+from sslkit.files.blocks import Parts
+from sslkit.files.store import key_of
 from sslkit.models.loading import Loading
 from sslkit.models.model import Model
 from sslkit.models.segmenter import place_features
@@ -35,12 +41,15 @@ from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import rank
+from sslkit.runtime.kept_arrays import load_or_compute
+from sslkit.runtime.waiting import from_first, together
 from sslkit.terminal.say import counted
 
 BATCH = 16  # images whose maps are computed at a time
 TOP = 0.01  # share of an image's patches whose distances are averaged, AnomalyDINO's
 BLUR = 4.0  # pixels of a 256-pixel map, by which distances are smoothed, as both papers do
 SIDE = 256  # of the map that BLUR is for
+PATCHES = "the patches"  # in messages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +71,7 @@ class Opened:
     objects: Sequence[Defects]
 
 
-@public(*LOADED, "root", *VALUES, "seed", "device", "workers", "progress", "out")
+@public(*LOADED, "root", *VALUES, "cache", "columns", "seed", "device", "workers", "progress", "out")
 def anomaly(
     model: Any, data: Any, *, options: Options, loading: Loading, reading: Reading, runtime: Runtime
 ) -> list[Result]:
@@ -72,9 +81,10 @@ def anomaly(
         result.others["aupro"], result.others["auroc, 4 shots"]
 
     data: a folder, see `evaluation.datasets.defects`. Images are squeezed to the network's square. Patches are the
-    positions of its last map, all of all normal images: 4 bytes x width x places each.
+    positions of its last map, all of all images: 4 bytes x width x places each in the cache, from which a stopped run
+    goes on; 64 MB of them are in memory at a time. columns.group: a pattern of the images' names.
     Others: AUPRO of pixels to a false-positive rate of 0.3 where defects have masks, and AUROC by few normal images,
-    the mean of draws by seed and name. The interval is over test images, of AUPRO over images with defects.
+    the mean of draws by seed and name. The interval is over test images, of AUPRO over images with defects, or groups.
     Raises UserError for a network with one place, and data that cannot be judged, before anything is computed.
     """
     subject = Subject(loading.load(model), data, reading)
@@ -86,15 +96,21 @@ def open(subject: Subject, options: Options) -> Opened:
     if not isinstance(subject.data, (str, Path)):
         raise UserError("anomaly needs data=FOLDER of normal images and defects, see evaluation/datasets/defects.py")
     check_network(subject.model, "anomaly")
-    refuse(subject.reading.columns, str(subject.data), "is read by its folders of normal images and defects")
-    key = ("defects", tuple(options.objects))
-    return Opened(subject, subject.once(key, lambda: open_defects(subject.data, options.objects)))
+    columns = subject.reading.columns
+    refuse(replace(columns, group=None), str(subject.data), "is read by its folders of normal images and defects")
+    key, groups_of = ("defects", tuple(options.objects)), partial(_groups_of, subject.reading)
+    return Opened(subject, subject.once(key, lambda: open_defects(subject.data, options.objects, groups_of)))
 
 
 def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Measure each object; see `anomaly`."""
     subject = opened.subject
-    results = [_measure(subject.model, subject.reading, data, options, runtime) for data in opened.objects]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = from_first(PATCHES, lambda: scratch) if runtime.cache is None else runtime.cache
+        places = partial(_patches, subject.model, subject.reading, runtime=runtime, folder=Path(folder))
+        results = [_measure(subject.model, places, data, options, runtime) for data in opened.objects]
+        with together(PATCHES):  # before the first rank removes its scratch folder
+            pass
     return [*results, _mean(results, Path(subject.data).name)] if len(results) > 1 else results
 
 
@@ -106,18 +122,23 @@ def beside(result: Result) -> tuple[str, ...]:
 terminal = Terminal(usual=None, fits=lambda model, options: check_network(model, "anomaly") and None)
 
 
-def _measure(model: Model, reading: Reading, data: Defects, options: Options, runtime: Runtime) -> Result:
-    start = time.perf_counter()
-    train, grid = _patches(model, reading, data.train, runtime)
-    test, _ = _patches(model, reading, data.test, runtime)
+def _measure(
+    model: Model,
+    patches: Callable[[Sequence[Path]], np.ndarray],
+    data: Defects,
+    options: Options,
+    runtime: Runtime,
+) -> Result:
+    start, grid = time.perf_counter(), check_network(model, "anomaly")
+    train, test = patches(data.train), patches(data.test)
     distance = _distances(test, train)
     score = image_scores(distance)
-    estimate, by_image = auroc(score, data.is_defect)
+    estimate, by_image = auroc(score, data.is_defect, data.groups)
     others = {}
     maps = np.array([_smooth(row.reshape(grid), options.side) for row in distance])
     masks = [read_mask(mask, (options.side, options.side)) for mask in data.masks]
     if data.has_masks:
-        others["aupro"] = aupro(maps, masks).estimate()
+        others["aupro"] = aupro(maps, masks).estimate(data.groups)
     others |= _few_shot(train, test, data, options, runtime.seed)
     if options.heat_maps and runtime.out is not None and rank() == 0:
         draw_heat_maps(data, score, maps, masks, options.heat_maps, model.name, Path(runtime.out))
@@ -142,6 +163,7 @@ def _measure(model: Model, reading: Reading, data: Defects, options: Options, ru
             "chance": {"auroc": 0.5, **({"aupro": LIMIT / 2} if data.has_masks else {})},
         },
         outcomes=by_image,
+        groups=data.groups,
         paired_on=rows_digest(np.array(names), data.is_defect),
     )
 
@@ -172,28 +194,47 @@ def _few_shot(train: np.ndarray, test: np.ndarray, data: Defects, options: Optio
     return estimates
 
 
-@torch.inference_mode()
-def _patches(
-    model: Model, reading: Reading, paths: Sequence[Path], runtime: Runtime
-) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return features (N, P, F) float32 of each image's places, and the rows and columns of these."""
+def _patches(model: Model, reading: Reading, paths: Sequence[Path], *, runtime: Runtime, folder: Path) -> np.ndarray:
+    """Return features (N, P, F) float32 of each image's places, memory-mapped: computed once, in blocks of images."""
+    files, rows = _open_files(replace(reading, columns=AS_USUAL.columns), paths)
+    how = {"image_size": model.image_size, "channels": model.in_chans, "fit": "squash"}
+    images = model.with_scale(files.images, **how)
+    key = key_of(model.digest, model.mean, model.std, how, images.digest, np.array(rows))
+    compute = partial(_compute, model, images, rows, runtime)
+    x = load_or_compute(folder / f"patches-{key}.npy", len(rows), compute, what=PATCHES, unit=BATCH)
+    return x.reshape(len(rows), -1, x.shape[1] // math.prod(check_network(model, "anomaly")))
+
+
+def _compute(
+    model: Model, images: Images, rows: Sequence[int], runtime: Runtime, parts: Sequence[Sequence[int]]
+) -> Iterator[np.ndarray]:
+    """Yield the features (n, P F) of the images in each part of `rows`."""
     device = device_of(runtime.device)
     model.backbone.to(device)
-    order = np.argsort(np.array([str(path) for path in paths]), kind="stable")
-    opened = reading.open([str(paths[row]) for row in order], "all", needs_labels=False)
-    images = model.with_scale(opened.images, image_size=model.image_size, channels=model.in_chans, fit="squash")
-    row_of = {str(Path(images.path(row)).resolve()): row for row in range(len(images))}
-    rows = [row_of[str(path.resolve())] for path in paths]
-    parts, grid = [], (0, 0)
-    for asked, batch in batches_in_order(images, rows, BATCH, workers=runtime.workers):
+    asked_of = Parts(len(parts), lambda part: [rows[number] for number in parts[part]])
+    for asked, batch in batches_of_parts(images, asked_of, workers=runtime.workers, device="cpu"):
         if (batch["index"].numpy() != asked).any():
             raise UserError(f"anomaly: one of {', '.join(images.path(row) for row in asked)} cannot be read")
-        places = place_features(model, model.normalize(batch["images"].to(device)))
+        with torch.inference_mode():
+            places = place_features(model.backbone, model.normalize(batch["images"].to(device)))
         if not places.isfinite().all():
             raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
-        grid = tuple(places.shape[-2:])
-        parts.append(places.flatten(2).transpose(1, 2).cpu().numpy())
-    return np.concatenate(parts), grid
+        yield places.flatten(2).transpose(1, 2).flatten(1).cpu().numpy()
+
+
+def _open_files(reading: Reading, paths: Sequence[Path]) -> tuple[Split, list[int]]:
+    """Open image files, and return the row of each path."""
+    files = reading.open(sorted(map(str, paths)), "all", needs_labels=False)
+    row_of = {str(Path(files.images.path(row)).resolve()): row for row in range(len(files.images))}
+    return files, [row_of[str(path.resolve())] for path in paths]
+
+
+def _groups_of(reading: Reading, paths: Sequence[Path]) -> np.ndarray | None:
+    """Return (N,) the group of each file by `columns.group`; None where that is not given."""
+    if reading.columns.group is None:
+        return None
+    files, rows = _open_files(reading, paths)
+    return files.groups[rows]
 
 
 def _smooth(distance: np.ndarray, side: int) -> np.ndarray:

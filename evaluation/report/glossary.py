@@ -63,6 +63,12 @@ WORDS = (
         "RankMe of the embeddings z of views in training, after the projector. It is not RankMe of "
         "the features, and the two cannot be compared.",
     ),
+    Word(
+        "DSE",
+        r"\bDSE\b|\bdse\b",
+        "Dense structure estimator: how well patches tell the parts of images apart, without labels. It orders "
+        "checkpoints of one run, not networks.",
+    ),
     Word("Wilson", r"\b[Ww]ilson\b", "Interval of a share that stays within 0 and 100 %."),
     Word("bootstrap", r"\bbootstrap\b", "Interval from drawing the same rows again with replacement, many times."),
     Word("jackknife", r"\bjackknife\b", "Interval from leaving out a part of the rows at a time."),

@@ -14,6 +14,7 @@ PROTOCOLS = {
     "knn_seg": "nearest-neighbour segmentation",
     "crowding": "class geometry",
     "anomaly": "defects by nearest patches",
+    "patch_quality": "quality of patches",
     "view_retrieval": "finding the other view",
 }
 METRICS = {
@@ -30,6 +31,7 @@ METRICS = {
     "cluster_accuracy": "accuracy of matched clusters",
     "miou": "mean IoU",
     "inter_class_distance": "distance between class means",
+    "dse": "dense structure (DSE)",
     "lidar": "LiDAR, effective rank",
     "recall_at_1": "recall at 1",
 }

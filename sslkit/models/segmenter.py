@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sslkit.backbones.base import Backbone
 from sslkit.data.images import Images
 from sslkit.models.masks import Masks
 from sslkit.models.model import Model
@@ -33,7 +34,7 @@ class Segmenter(nn.Module):
 
     def answer(self, model: Model, picture: Tensor) -> tuple[np.ndarray, float]:
         """Classes (H, W) uint8 of a picture (3, H, W) uint8, and the mean probability of the likeliest class."""
-        places = place_features(model, prepare(picture, model)[None])[0]
+        places = place_features(model.backbone, prepare(picture, model)[None])[0]
         scores = self.layers(places.flatten(1).T).T.unflatten(1, places.shape[1:]).float()
         return enlarge(scores, tuple(picture.shape[1:])).cpu().numpy(), float(scores.softmax(0).amax(0).mean())
 
@@ -51,11 +52,11 @@ def restore(entry: ZooEntry) -> Segmenter:
     return Segmenter(layers, classes)
 
 
-def place_features(model: Model, pixels: Tensor) -> Tensor:
+def place_features(backbone: Backbone, pixels: Tensor) -> Tensor:
     """(B, C, S, S) normalised -> (B, F, h, w), for a ViT after the norm that its pooled features get."""
-    places, _ = model.backbone.feature_map(pixels)
-    if model.backbone.is_vit:
-        places = model.net.fc_norm(places.movedim(1, -1)).movedim(-1, 1)
+    places, _ = backbone.feature_map(pixels)
+    if backbone.is_vit:
+        places = backbone.net.fc_norm(places.movedim(1, -1)).movedim(-1, 1)
     return places.float()
 
 

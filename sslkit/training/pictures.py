@@ -1,11 +1,8 @@
 """The picture of a run at its start: views of some images."""
 
-import textwrap
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
@@ -13,24 +10,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from sslkit.composition.method import Method
-from sslkit.data.decoded_images import DecodedImages
 from sslkit.data.images import Images
 from sslkit.data.loader import EpochRows
+from sslkit.data.thumbnails import captions_of
 from sslkit.data.views.augmentation import contact_sheet, view_generator
 from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.crops import Crops
 from sslkit.data.views.sheet import CELL, Sheet
 from sslkit.files.writing import write_whole
-from sslkit.numerics.figures import INK, PAPER, QUIET
+from sslkit.numerics.captions import caption
 from sslkit.objectives.base import Hidden
 
-LETTERS = 60  # of a path
 HIDDEN = 0.82  # brightness of hidden patches
 BLANK = 2 / 255  # largest difference of the pixels of a blank view
-SIZE, TITLE_SIZE = 13, 16  # pixels
-GAP = 8  # pixels
-ROW_WIDTH = 168  # most pixels of the captions at the left
-LEAST = 480  # pixels: width of a picture that title and note are to fit in
 
 
 def save_views(method: Method, images: Images | CroppedImages, path: Path) -> None:
@@ -102,17 +94,6 @@ def _mark(grid: Image.Image, cells: Sequence[tuple[int, int]], columns: int, row
         draw.text(middle, "blank", fill="#ffffff" if dark else "#000000", font=font, anchor="mm")
 
 
-def captions_of(images: Images, index: Sequence[int]) -> list[str]:
-    """The caption of each row: the path of its file or its row in the data, and its class if that is known."""
-    captions = []
-    for row in index:
-        label = -1 if images.labels is None else int(images.labels[row])
-        kind = images.classes[label] if images.classes and 0 <= label < len(images.classes) else ""
-        name = _ending(images.path(row), 1 if kind else 2) if isinstance(images, DecodedImages) else f"row {row}"
-        captions.append(f"{name}\n{f'class {kind}' if kind.isdigit() else kind}".rstrip())
-    return captions
-
-
 def add_hidden(sheet: Sheet, method: Method, views: Sequence[Tensor]) -> None:
     """Add what the masks of an objective leave of the views (N, C, S, S)."""
     hidden = method.objective.hidden(len(views[0]), view_generator(method.seed, 0, 0))
@@ -139,65 +120,3 @@ def gray_out(method: Method, view: Tensor, mask: Tensor) -> Tensor:
     seen = (~mask).float().unflatten(1, (rows, columns)).repeat_interleave(p, 1).repeat_interleave(q, 2)
     seen = functional.pad(seen, (0, view.shape[-1] - columns * q, 0, view.shape[-2] - rows * p))[:, None]
     return torch.where(seen > 0, view, HIDDEN)
-
-
-def _ending(path: str, parts: int) -> str:
-    """The last parts of a path, at most 60 letters: its end tells files apart."""
-    short = "/".join(Path(path).parts[-parts:])
-    return short if len(short) <= LETTERS else f"…{short[1 - LETTERS :]}"
-
-
-def caption(
-    grid: Image.Image, columns: Sequence[str], rows: Sequence[str], *, title: str = "", note: str = ""
-) -> Image.Image:
-    """Return the grid on white: the title above, a caption over each column, one left of each row, the note below.
-
-    grid: equal cells, as many as columns times rows. Captions may have several lines, and long ones are wrapped.
-    """
-    font, large = _font(SIZE), _font(TITLE_SIZE)
-    cell = grid.width // len(columns), grid.height // len(rows)
-    row_lines = [_wrap(row, font, ROW_WIDTH)[: max(1, cell[1] // _height(font))] for row in rows]
-    column_lines = [_wrap(column, font, cell[0] - 4) for column in columns]
-    left = GAP + max((round(font.getlength(line)) for lines in row_lines for line in lines), default=0) + GAP
-    width = max(left + grid.width + GAP, LEAST)
-    head, foot = (_wrap(text, face, width - 2 * GAP) for text, face in ((title, large), (note, font)))
-    top = GAP + len(head) * _height(large) + GAP
-    start = top + max(map(len, column_lines)) * _height(font) + GAP // 2
-    sheet = Image.new("RGB", (width, start + grid.height + GAP + len(foot) * _height(font) + GAP), PAPER)
-    sheet.paste(grid, (left, start))
-    draw = ImageDraw.Draw(sheet)
-    _write(draw, head, (GAP, GAP), large)
-    for k, lines in enumerate(column_lines):
-        bottom = start - GAP // 2 - len(lines) * _height(font)
-        _write(draw, lines, (left + (2 * k + 1) * cell[0] // 2, bottom), font, anchor="ma")
-    for k, lines in enumerate(row_lines):
-        middle = start + (2 * k + 1) * cell[1] // 2 - len(lines) * _height(font) // 2
-        _write(draw, lines, (left - GAP, middle), font, anchor="ra")
-    _write(draw, foot, (GAP, start + grid.height + GAP), font, fill=QUIET)
-    return sheet
-
-
-def _write(draw: ImageDraw.ImageDraw, lines: Sequence[str], place: tuple[int, int], font, *, anchor="la", fill=INK):
-    for k, line in enumerate(lines):
-        draw.text((place[0], place[1] + k * _height(font)), line, fill=fill, font=font, anchor=anchor)
-
-
-def _wrap(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
-    """The lines of a text of at most `width` pixels; a file name may have bytes that are no text."""
-    lines: list[str] = []
-    for paragraph in text.encode(errors="replace").decode().split("\n") if text else ():
-        broken, letters = [paragraph], max(1, int(len(paragraph) * width / max(font.getlength(paragraph), 1)))
-        while letters and any(font.getlength(line) > width for line in broken):
-            broken, letters = textwrap.wrap(paragraph, letters), letters - 1
-        lines += broken
-    return lines
-
-
-def _height(font: ImageFont.FreeTypeFont) -> int:
-    return round(1.3 * font.size)
-
-
-@cache
-def _font(size: int) -> ImageFont.FreeTypeFont:
-    """Matplotlib's own font, which is there wherever matplotlib is."""
-    return ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"), size)

@@ -34,6 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "linear_aug": {"epochs": 1, "batch_size": 16},
     "linear_seg": {"patches": 500, "max_iter": 3},
     "segmentation": {"schedule": "smoke", "steps": 1, "batch_size": 2},
+    "patch_quality": {"n_images": 20},
     "view_retrieval": {"n_images": 20},
     "semi_supervised": {"fraction": 2, "draws": 1, "epochs": 1},
 }

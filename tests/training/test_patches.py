@@ -1,6 +1,5 @@
 """The picture and the number of a run's patches, at its start and over time."""
 
-import numpy as np
 import pytest
 import safetensors.torch
 import timm
@@ -8,8 +7,8 @@ import torch
 from PIL import Image
 
 import sslkit
+from sslkit.models.patches import CELL
 from sslkit.training import patches
-from sslkit.training.patches import components
 
 NAME = "vit_tiny_patch16_224"
 
@@ -41,7 +40,7 @@ def test_a_run_from_weights_draws_its_patches_and_notes_their_number(begun, caps
     assert len([row for row in rows if row.split(",")[column]]) == 2
     assert "patches (DSE) " in said and "patches.png" in said
     with Image.open(entry.folder / "patches.png") as picture:
-        assert picture.width > 4 * patches.CELL and picture.height > 8 * patches.CELL
+        assert picture.width > 4 * CELL and picture.height > 8 * CELL
 
 
 def test_columns_are_the_start_and_the_newest(begun, monkeypatch) -> None:
@@ -55,14 +54,3 @@ def test_columns_are_the_start_and_the_newest(begun, monkeypatch) -> None:
 def test_networks_without_places_and_runs_from_random_weights_have_none(small_run) -> None:
     entry = sslkit.pretrain({**small_run, "epochs": 1})
     assert not (entry.folder / "patches.png").exists() and "dse" not in (entry.folder / "metrics.csv").read_text()
-
-
-def test_components_are_those_of_all_patches_together() -> None:
-    generator = torch.Generator().manual_seed(0)
-    kinds = torch.randint(2, (3, 4, 4), generator=generator)
-    maps = torch.stack([kinds.float(), 1 - kinds.float()], 1) + 0.01 * torch.randn(3, 2, 4, 4, generator=generator)
-    colours = components(maps)
-    assert colours.shape == (3, 4, 4, 3) and colours.dtype is torch.uint8
-    first = colours[..., 0].numpy().astype(int)
-    assert np.ptp(first[kinds.numpy() == 0]) < 60 and np.ptp(first[kinds.numpy() == 1]) < 60 < np.ptp(first)
-    assert (colours[..., 2] == 0).all(), "two features have no third component"

@@ -9,20 +9,14 @@ from photographs import write_jpegs
 from PIL import Image, ImageDraw
 
 from sslkit.composition.method import Method
+from sslkit.data.thumbnails import captions_of
 from sslkit.data.views.sheet import Sheet
+from sslkit.numerics.captions import SIZE, _font, caption
 from sslkit.training import pictures
 from sslkit.training.build import build_method
 from sslkit.training.config import Config
 from sslkit.training.data import open_data, rows_to_learn
-from sslkit.training.pictures import (
-    SIZE,
-    _font,
-    add_hidden,
-    blank_views,
-    caption,
-    captions_of,
-    over_classes,
-)
+from sslkit.training.pictures import add_hidden, blank_views, over_classes
 
 
 @pytest.fixture

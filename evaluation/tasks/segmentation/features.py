@@ -84,7 +84,7 @@ def each_map(
     hidden = None if runtime.progress and rank() == 0 else True  # None: only on a terminal
     for batch in tqdm(loader, desc=printable(what, keep=""), unit="batch", disable=hidden, leave=False):
         with torch.inference_mode():
-            maps = place_features(model, torch.stack([pixels for pixels, *_ in batch]).to(device))
+            maps = place_features(model.backbone, torch.stack([pixels for pixels, *_ in batch]).to(device))
         if not maps.isfinite().all():
             raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
         for features, (_, classes, digest, likeness) in zip(maps, batch, strict=True):

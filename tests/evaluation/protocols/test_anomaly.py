@@ -1,27 +1,35 @@
 """Defects: the published layouts, values of squares that are found, heat maps, and wrong sets in one line."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from defective import write_good_and_bad, write_image, write_mvtec, write_visa
 from PIL import Image
 from torch import nn
 
 import evaluation
+from evaluation.datasets import Reading
 from evaluation.datasets.defects import open_defects, read_mask
 from evaluation.judging.run import list_pairs
+from evaluation.learners import defect_scores
+from evaluation.learners.defect_scores import auroc
+from evaluation.protocols import anomaly
 from evaluation.protocols._heat_maps import most_wrong
 from evaluation.protocols.anomaly import Options, image_scores, open
 from evaluation.protocols.base import Subject
 from evaluation.results.comparison import compare
-from sslkit.errors import UserError
+from sslkit.data.columns import Columns
+from sslkit.errors import RunFailed, UserError
 from sslkit.models.loading import load
 from sslkit.models.model import Model
+from sslkit.models.segmenter import place_features
 from sslkit.runtime.context import Runtime
 
-QUIET = {"progress": False, "device": "cpu"}
+QUIET = {"progress": False, "device": "cpu", "cache": None}
 
 
 def model(image_size: int = 32) -> Model:
@@ -65,7 +73,7 @@ def test_good_and_bad_hold_out_a_fifth_of_the_good_and_have_no_pixels(tmp_path: 
     assert (len(found.train), len(found.test), int(found.is_defect.sum())) == (16, 9, 5)
     assert not {*found.train} & {*found.test}
     [result] = evaluation.evaluate(
-        model(), str(data), "anomaly", options={"anomaly": {"shots": [1]}}, out=tmp_path / "out", cache=None, **QUIET
+        model(), str(data), "anomaly", options={"anomaly": {"shots": [1]}}, out=tmp_path / "out", **QUIET
     )
     assert result.value > 0.9 and set(result.others) == {"auroc, 1 shot"} and not result.details["masks"]
 
@@ -78,6 +86,57 @@ def test_patches_are_those_of_the_files_in_any_order_of_names(tmp_path: Path) ->
         write_image(tmp_path / "o" / "test" / ("a", "z")[number % 2] / f"{number}.png", 80 + number, defect=True)
     [result] = evaluation.anomaly(model(), tmp_path / "o", shots=[], **QUIET)
     assert result.value > 0.9
+
+
+def test_patches_are_kept_and_a_stopped_run_goes_on_with_the_same_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By blocks of few numbers, from the disk, as by all normal patches at once in float64."""
+    data, network, passes = write_mvtec(tmp_path / "mvtec") / "bottle", model(), []
+    monkeypatch.setattr(anomaly, "BATCH", 4)
+    monkeypatch.setattr(defect_scores, "BLOCK", 1000)
+
+    def places(backbone: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
+        passes.append(len(pixels))
+        if sum(passes) == 18:
+            raise RunFailed("stopped")
+        return place_features(backbone, pixels)
+
+    distances: list[np.ndarray] = []
+    monkeypatch.setattr(anomaly, "place_features", places)
+    monkeypatch.setattr(anomaly, "image_scores", lambda some: distances.append(some) or image_scores(some))
+    how = {"shots": [2], "side": 32, **QUIET, "cache": tmp_path / "cache"}
+    with pytest.raises(RunFailed):
+        evaluation.anomaly(network, data, **how)
+    passes[:] = [100]
+    [result] = evaluation.anomaly(network, data, **how)
+    assert sum(passes) == 100 + 12 - 4 and len(list((tmp_path / "cache").glob("patches-*.npy"))) == 2
+    [again] = evaluation.anomaly(network, data, **how)
+    assert sum(passes) == 108 and again.value == result.value and again.others == result.others
+    found = open_defects(data, [])[0]
+    squares = (np.array([np.asarray(Image.open(path)) for path in some]) for some in (found.train, found.test))
+    pixels = (torch.from_numpy(some).permute(0, 3, 1, 2) for some in squares)
+    with torch.inference_mode():
+        train, test = (place_features(network.backbone, network.normalize(some)).double().flatten(2) for some in pixels)
+    unit = [nn.functional.normalize(some, dim=1).transpose(1, 2) for some in (train, test)]
+    distance = (1 - unit[1].flatten(0, 1) @ unit[0].flatten(0, 1).T).amin(1).view(len(test), -1).numpy()
+    np.testing.assert_allclose(distances[0], distance, atol=1e-6)
+    assert result.value == auroc(image_scores(distance), found.is_defect)[0].value
+
+
+def test_groups_are_of_names_stay_together_and_widen_the_interval(tmp_path: Path) -> None:
+    data, group = write_mvtec(tmp_path / "mvtec") / "bottle", Columns(group="(.)[.]png$")
+    [alone] = evaluation.anomaly(model(), data, shots=[], **QUIET)
+    [result] = evaluation.anomaly(model(), data, shots=[], columns=group, **QUIET)
+    assert result.value == alone.value and "6 groups of images" in result.kind
+    assert result.others["aupro"].kind.endswith("6 groups with defects")
+    assert compare(result, replace(result, model="b")).test == "randomisation over groups"
+    parts = write_good_and_bad(tmp_path / "parts")
+    found = open(Subject(model(), parts, Reading(columns=group)), Options()).objects[0]
+    digits = [{path.stem[2] for path in some if path.parent.name == "good"} for some in (found.train, found.test)]
+    assert not set.intersection(*digits) and len(set.union(*digits)) == 10
+    with pytest.raises(UserError, match=r"columns.label=kind.*is read by its folders"):
+        open(Subject(model(), data, Reading(columns=Columns(label="kind"))), Options())
 
 
 def test_an_image_has_the_mean_of_its_highest_patches() -> None:

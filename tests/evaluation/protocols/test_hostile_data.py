@@ -43,6 +43,7 @@ WITHOUT_TRAIN = (
     "crowding",
     "lidar",
     "view_retrieval",
+    "patch_quality",
     "retrieval",
     "clustering",
 )  # protocols that learn from no training images

@@ -39,6 +39,7 @@ QUICK: dict[str, Callable] = {
     **{name: partial(simulations.numbers, name) for name in (R2, MAE, RMSE)},
     "difference of numbers": simulations.number_differences,
     "auroc": simulations.defect_rankings,
+    "auroc of groups": simulations.defect_rankings_of_groups,
     "aupro": simulations.defect_regions,
     "miou": partial(simulations.label_maps, "miou"),
     "pixel_accuracy": partial(simulations.label_maps, "pixel_accuracy"),
@@ -96,19 +97,20 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/protocols/knn.py:_judge": ("share", "class means", "share of groups"),
     "evaluation/results/over_groups.py:difference_over_groups": ("difference of groups",),
     "sslkit/data/likeness.py:_gray": (NO_INTERVAL,),  # the spread of an image's values
-    "sslkit/training/patches.py:components": (NO_INTERVAL,),  # the span of a picture's colours
+    "sslkit/models/patches.py:components": (NO_INTERVAL,),  # the span of a picture's colours
     "sslkit/numerics/near_copies.py:chance_levels": (NO_INTERVAL,),  # a threshold
     "sslkit/numerics/wilson.py:effective_rows": ("share of groups", "class means of groups"),
     "evaluation/protocols/lidar.py:estimate_lidar": ("lidar",),
     "evaluation/protocols/lidar.py:measure": ("alignment",),
     "evaluation/protocols/view_retrieval.py:measure": ("view recall", "alignment"),
-    "evaluation/learners/defect_scores.py:auroc": ("auroc",),
+    "evaluation/learners/defect_scores.py:auroc": ("auroc", "auroc of groups"),
     "evaluation/learners/defect_scores.py:Regions.estimate": ("aupro",),
     "evaluation/protocols/anomaly.py:_few_shot": ("seeds",),
     "evaluation/protocols/anomaly.py:_mean": ("seeds",),
     "evaluation/protocols/clustering.py:measure": ("nmi", "ari", "cluster_accuracy", "seeds"),
     "evaluation/protocols/retrieval.py:_find_each_other": ("retrieval", "retrieval at R", "recall"),
     "evaluation/protocols/retrieval.py:_find_published": ("mean",),
+    "evaluation/protocols/patch_quality.py:over_sets": ("seeds",),
     "evaluation/protocols/linear.py:_result": ("class means",),
     "evaluation/protocols/linear_aug.py:_result": ("class means",),
     "evaluation/ranking/truth/agreement.py:with_interval": (*FEWEST, "tau over tasks", "difference over tasks"),
