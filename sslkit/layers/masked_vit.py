@@ -5,6 +5,7 @@ numbered row by row; N images, L patches of an image, K of them visible.
 """
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from sslkit.errors import UserError
 
 HEAD = 32  # decoder channels of an attention head, as published: 16 heads of 512 channels
+OWN_POSITIONS = MappingProxyType({"position": "learned"})  # option of an objective that goes on from given weights
 _TOKENS = {"cls_token", "reg_token", "dist_token", "pos_embed"}
 _TRAINED = _TOKENS | {"patch_embed", "rope", "norm_pre", "blocks", "norm", "fc_norm"}
 

@@ -46,6 +46,7 @@ class Data2Vec(Objective):
     """
 
     families = ("vit",)
+    continued = masked_vit.OWN_POSITIONS
     compares_views = False
     views = ViewRecipe((WEAK,))
 

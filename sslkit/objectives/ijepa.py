@@ -37,6 +37,7 @@ class IJEPA(Objective):
     """
 
     families = ("vit",)
+    continued = masked_vit.OWN_POSITIONS
     compares_views = False
     lengths_vary = True  # the context is what the targets leave
     views = ViewRecipe((View(scale=(0.3, 1.0), flip=0.0, jitter=0.0, grayscale=0.0, blur=0.0),))

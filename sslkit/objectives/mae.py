@@ -37,6 +37,7 @@ class MAE(Objective):
 
     views = ViewRecipe((View(scale=(0.2, 1.0), jitter=0.0, grayscale=0.0, blur=0.0),))
     families = ("vit",)
+    continued = masked_vit.OWN_POSITIONS
     compares_views = False
 
     def __init__(

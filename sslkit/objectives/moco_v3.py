@@ -31,6 +31,7 @@ class MoCoV3(WithTeacher):
     views = BYOL
     most_views = 2
     families = ("vit", "resnet")
+    continued = masked_vit.OWN_POSITIONS
 
     def __init__(
         self,

@@ -101,7 +101,7 @@ def choose(asked: Config, data: Data, module: nn.Module | None = None) -> dict[s
         told = f"teacher's momentum {momentum:g} for the run's length"
         choices["method.objective.momentum"] = Choice(momentum, told)
     for option, value in objective.continued.items() if asked.init is not None else ():
-        choices[f"method.objective.{option}"] = Choice(value, f"{option} {value:g} to continue")
+        choices[f"method.objective.{option}"] = Choice(value, f"{option} {value} to continue")
     range = scale.range and [int(value) if value.is_integer() else value for value in scale.range]
     choices |= {"range": Choice(range), "opacity": Choice(scale.opacity), "fill": Choice(scale.fill)}
     chosen = {path: choice for path, choice in choices.items() if choice.value is not None}

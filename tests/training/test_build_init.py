@@ -184,5 +184,6 @@ def test_refused_before_anything_is_written(colour, resnet, vit, tmp_path) -> No
     with pytest.raises(UserError, match="leave out the module"):
         sslkit.pretrain({**colour, "init": resnet[0]}, backbone=nn.Identity())
     with pytest.raises(UserError, match=r"would replace pos_embed .*position=learned"):
-        sslkit.pretrain({**colour, "image_size": 224, "method": "mae", "init": vit[0]})
+        mae = {"name": "mae", "objective": {"position": "sincos"}}
+        sslkit.pretrain({**colour, "image_size": 224, "method": mae, "init": vit[0]})
     assert not Path(colour["out"]).exists() and not (tmp_path / "ran").exists()
