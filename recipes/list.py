@@ -75,6 +75,7 @@ SOURCES = {
     "'photos/**/*.jpg'": "files by a pattern",
     "FILE.npz": "arrays",
     "video:FOLDER": "videos, of which clips are taken",
+    "frames:FOLDER": "videos, of which frames are images, one a second",
     "shards:PATTERN": "tar files in the form of WebDataset",
     "hf:PATH": "a Hugging Face data set with a column of images",
     "torchvision:NAME:ROOT": "a data set of torchvision on the disk",

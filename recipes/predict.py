@@ -29,7 +29,7 @@ class Own:
     data: str | None = setting(
         None,
         "folder of images, an image, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), embedded name, "
-        ".npz, shards:PATTERN, hf:PATH, published set; -: paths from standard input",
+        ".npz, shards:PATTERN, hf:PATH, frames:FOLDER of videos, published set; -: paths from standard input",
     )
 
 

@@ -114,6 +114,7 @@ class FileOptions:
     pages: str = setting(
         "first", "files of several pages: first, or all: each page is an image, NAME#1, NAME#2 and so on", choices=PAGES
     )
+    every: float | None = setting(None, "frames: seconds between two frames of a video; null: 1", above=0)
     max_pixels: int | None = setting(
         None, "pixels of an image file that is read; null: 179 million", least=1, most=10**12
     )

@@ -17,7 +17,8 @@ class DataConfig(FileOptions):
     source: str | list[str] = setting(
         "fashion_mnist",
         "embedded name, folder, several (A,B), list of files (.txt, .csv), pattern (**/*.jpg), .npz file, digits, "
-        "shards:PATTERN, hf:PATH, video:FOLDER, published set (recipes/list.py) or torchvision:NAME:ROOT",
+        "shards:PATTERN, hf:PATH, video:FOLDER, frames:FOLDER, published set (recipes/list.py) or "
+        "torchvision:NAME:ROOT",
     )
     frames: int | None = setting(None, "videos only: frames of a clip; null: 16", least=1, most=4096)
     stride: int | None = setting(
@@ -38,7 +39,10 @@ class DataConfig(FileOptions):
         is_video = self.folder != str(self.source)
         if is_video and self.channels not in (None, 3):
             raise UserError(f"data.channels={self.channels}: videos are read as RGB, 3 channels")
-        for settings, name in (*((values, name) for name in VALUES), (self, "pages"), (self, "max_pixels")):
+        for settings, name in (
+            *((values, name) for name in VALUES),
+            *((self, name) for name in ("pages", "every", "max_pixels")),
+        ):
             if is_video and (value := getattr(settings, name)) != getattr(type(settings), name):
                 path = name if settings is values else f"data.{name}"
                 raise UserError(f"{path}={value} is for images, and data={self.source!r} are videos: leave it out")

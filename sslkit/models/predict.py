@@ -34,7 +34,7 @@ SIDE = 128  # pixels of a drawn image
 LETTERS = 24  # of its name
 LISTED = 12  # most classes that are counted in the summary
 LEGEND = "classes.csv"  # beside the pictures of masks
-READ = ("root", "counts", "range", "opacity", "fill", "columns", "channels", "pages", "max_pixels")
+READ = ("root", "counts", "range", "opacity", "fill", "columns", "channels", "pages", "every", "max_pixels")
 SHARED = (*READ, "image_size", "trust", "batch_size", "workers", "precision", "device", "progress", "cache")
 
 

@@ -141,6 +141,14 @@ def paged(folder: Path, count: int) -> Any:
     return PagedImages(images, rows, np.full(count, -1), np.zeros(count, np.int64))
 
 
+def frames(folder: Path, count: int) -> Any:
+    """The first frames of one film."""
+    opened = open_images(f"frames:{_with_one_film(folder)}", image_size=8, cache=None)
+    opened.rows = np.zeros(count, np.int64)
+    opened.frame_numbers = np.arange(count) % 4
+    return opened
+
+
 def videos(folder: Path, count: int) -> Any:
     """One film, in the place of all."""
     opened = open_videos(_with_one_film(folder), frames=2, clips=1, image_size=16, cache=None)
@@ -228,6 +236,7 @@ SETS: dict[str, Callable[[Path, int], Read]] = {
     "HfImages": lambda folder, n: hub(folder, n).__getitems__,
     "OwnImages": lambda _, n: repeated(open_images(Blank(n), image_size=8, cache=None), n).__getitems__,
     "PagedImages": lambda folder, n: paged(folder, n).__getitems__,
+    "FrameImages": lambda folder, n: frames(folder, n).__getitems__,
     "TorchvisionImages": lambda _, n: TorchvisionImages(FakeData(n, (3, 8, 8), 2), Identity("a"), OPTIONS).__getitems__,
     "Videos": lambda folder, n: videos(folder, n).__getitems__,
     "WholeImages": lambda folder, n: WholeImages(files(folder, n)).__getitems__,

@@ -106,6 +106,19 @@ def test_the_same_images_from_another_source_have_the_same_probabilities(
     assert done.images == len(expected) and done.sheet is None and sum(done.counts.values()) == len(expected)
 
 
+def test_frames_of_a_video(place: Path) -> None:
+    films = pytest.importorskip("films")  # PyAV
+    films.write_film(place / "film.mp4", 80)
+    done = sslkit.predict("a", "frames:film.mp4", every=0.8, out="p.csv", **QUICK)
+    rows = table("p.csv")
+    assert [Path(row["path"]).name for row in rows] == [f"film.mp4#t={second:g}" for second in (0, 0.8, 1.6, 2.4)]
+    frames = sslkit.open_images("frames:film.mp4", every=0.8, cache=None)
+    pictures = np.stack([picture.numpy() for picture in frames.read_whole([0, 1, 2, 3])["images"]])
+    values = np.array([[float(row[name]) for name in ("cat", "dog", "'=cow")] for row in rows])
+    np.testing.assert_allclose(values, sslkit.load("a").predict(pictures).values, atol=5e-3)  # resized by torch
+    assert done.sheet == Path("p.png") and done.images == 4
+
+
 def test_several_classes_and_numbers(place: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow.parquet")
     classifying(place / "several", SIGMOID), classifying(place / "numbers", IDENTITY, ("age", "weight"))

@@ -53,7 +53,7 @@ def look(data: Any, *, options: Options, reading: DataOptions, files: FileOption
         manifest = replace(manifest, left_out=leave_out(manifest, findings, options.leave_out or ()))
         manifest.write(out)
         page = write_page(out.with_suffix(".html"), manifest, findings, opened, str(out))
-    _tell(manifest, findings, out, page)
+    _tell(manifest, findings, out, page, _words_of_training(reading, files))
     return manifest
 
 
@@ -92,8 +92,15 @@ def _lines_collected() -> Iterator[list[str]]:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
-def _tell(manifest: Manifest, findings: list[Finding], out: Path, page: Path) -> None:
-    """One paragraph, what is most worth mending, and the next command."""
+def _words_of_training(reading: DataOptions, files: FileOptions) -> dict[str, Any]:
+    """The options of values and of files that were given, in the words of train.py; a manifest holds them itself."""
+    values = {name: value for name, value in reading.values.items() if value != getattr(DataOptions, name)}
+    of_files = {f"data.{name}": value for name, value in vars(files).items() if value != getattr(FileOptions, name)}
+    return values | of_files
+
+
+def _tell(manifest: Manifest, findings: list[Finding], out: Path, page: Path, typed: dict[str, Any]) -> None:
+    """One paragraph, what is most worth mending, and the next command. typed: options of reading, for it."""
     say.line(f"data      {manifest}")
     for number, finding in enumerate(findings[:_MENDED], start=1):
         say.line(f"mend {number}    {finding.title}: {finding.mend.format(out=out)}")
@@ -102,6 +109,6 @@ def _tell(manifest: Manifest, findings: list[Finding], out: Path, page: Path) ->
     if len(findings) > _MENDED:
         say.line(f"          {len(findings) - _MENDED} more on the page")
     say.line(f"written   {out} and {page}")
-    data = {"data": out} if manifest.are_files else {"data": manifest.source, **manifest.columns}
+    data = {"data": out} if manifest.are_files else {"data": manifest.source, **manifest.columns, **typed}
     if data["data"]:
         say.line(f"next      python recipes/train.py {words({'method': 'byol+dsa', **data})}")

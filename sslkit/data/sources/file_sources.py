@@ -23,7 +23,7 @@ from sslkit.data.sources.file_lists import head_of_list, is_list, parts_of_list,
 from sslkit.data.sources.folder import FolderImages, list_folder, parts_of_folder, splits_of_folder
 from sslkit.data.sources.listing import Listing, Part, divide, join_parts, listing, part_of, splits_of_paths
 from sslkit.data.sources.split_words import split_of, usual
-from sslkit.data.sources.walk import IMAGES, Kind, chosen
+from sslkit.data.sources.walk import IMAGES, VIDEOS, Kind, chosen, extension_of
 from sslkit.errors import UserError
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
@@ -82,6 +82,26 @@ class _List:
 
     def splits(self, columns: Columns) -> Sequence[str]:
         return splits_of_list(self.path, columns)
+
+
+@dataclass(frozen=True)
+class _Video:
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    word = name
+
+    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]:
+        if kind is not VIDEOS:
+            raise UserError(f"{self.path} is a video: its frames are images, data=frames:{self.path}")
+        check_no_table(columns, str(self.path))
+        return divide(self.path.parent, [self.path.name], self.name)
+
+    def splits(self, columns: Columns) -> Sequence[str]:
+        return ("train",)
 
 
 @dataclass(frozen=True)
@@ -220,12 +240,14 @@ def _items(text: str) -> list[Named]:
     return [whole] if whole else []
 
 
-def _folder_or_list(text: str) -> _Folder | _List | None:
+def _folder_or_list(text: str) -> _Folder | _List | _Video | None:
     path = _expand(text)
     if path.is_dir():
         return _Folder(path)
     if path.is_file() and is_list(path):
         return _List(path)
+    if path.is_file() and extension_of(path.name) in VIDEOS.extensions:
+        return _Video(path)
     before, mark, label = text.rpartition("#")
     if mark and label and isinstance(_folder_or_list(before), _List):
         raise UserError(f"data={text}: a column of labels is named by columns.label={label}, with data={before}")

@@ -299,15 +299,18 @@ def _nothing(folder: Path, found: Found, kind: Kind) -> str:
 
 
 def _other_source(folder: Path, found: Found) -> str:
-    """The end of a message: the source that reads these files, if there is one."""
-    for kind, source, extensions in (
+    """The end of a message: the sources that read these files, if there are any."""
+    kinds = (
         ("videos", "video:", VIDEOS.extensions),
+        ("their frames", "frames:", VIDEOS.extensions),
         ("images in tar files", "shards:", ("tar",)),
         ("a Hugging Face data set", "hf:", ("arrow", "parquet")),
-    ):
-        if any(f".{extension}" in found.left_out for extension in extensions):
-            return f"; for {kind}: data={source}{folder}"
-    return ""
+    )
+    return "".join(
+        f"; for {kind}: data={source}{folder}"
+        for kind, source, extensions in kinds
+        if any(f".{extension}" in found.left_out for extension in extensions)
+    )
 
 
 _SHOWN = 3  # names of files and folders in a warning

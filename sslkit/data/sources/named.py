@@ -10,6 +10,8 @@
 - hf:PATH or hf:NAME: a Hugging Face data set with an image column (`sslkit.data.sources.hf.open_hf`)
 - video:PATH/TO/FOLDER: a folder of videos, or several, a list or a pattern, as clips
   (`sslkit.data.video.clips.open_videos`)
+- frames:PATH/TO/FOLDER: a folder of videos, likewise, or a file, as images: one a second, or `every` so many seconds
+  (`sslkit.data.video.frames.open_frames`)
 - NAME or NAME:ROOT of a published set, such as pets (`sslkit.data.published`); ./NAME is a folder of that name
 - torchvision:NAME[:ROOT]: a torchvision data set on disk; NAME alone works as well
 - from Python a list of folders or of image files, an array or tensor (N, C, H, W) or (N, H, W, C), alone or with labels
@@ -43,7 +45,7 @@ from sslkit.data.sources.names import unknown
 from sslkit.data.sources.npz import open_npz, splits_of_npz
 from sslkit.data.sources.objects import Files, Table, as_source
 from sslkit.data.sources.own_arrays import Arrays, OwnArrays
-from sslkit.data.video import clips
+from sslkit.data.video import clips, frames
 from sslkit.errors import UserError
 from sslkit.options.calls import by_keywords
 
@@ -113,7 +115,7 @@ def name_of_tables(source: str) -> str | None:
         return source.removeprefix(own_dataset.PREFIX)
     if entry := find_published(source):
         return entry.name
-    text = clips.files_of(source)
+    text = frames.files_of(clips.files_of(source))
     if source in builtin.NAMES or not (file_sources.is_several(text) or not _expand_path(text).exists()):
         return None
     return file_sources.name_of_files(text) if file_sources.is_files(text) else None
@@ -129,7 +131,7 @@ def is_divisible(source: Source) -> bool:
     if not isinstance(origin, (str, Path)):
         return False
     text = os.fspath(origin)
-    if isinstance(origin, str) and text.startswith((shards.PREFIX, hf.PREFIX)):
+    if isinstance(origin, str) and text.startswith((shards.PREFIX, hf.PREFIX, frames.PREFIX)):
         return True
     named = isinstance(origin, str) and (text in builtin.NAMES or text.startswith("video:") or find_published(text))
     return not named and file_sources.is_files(text)
@@ -149,6 +151,9 @@ def _open_split(source: _Source, options: ImageOptions) -> Images:
         every = partial(_open_one_of, source, options)
         return group_images(every(options.split), columns, every)
     images = source.open(options)
+    if options.every is not None and not isinstance(images, frames.FrameImages):
+        problem = f"every={options.every:g} is of frames of videos, and {images.name} has none"
+        raise UserError(f"{problem}: leave it out, or write data={frames.PREFIX}FOLDER")
     if not isinstance(images, DecodedImages):
         return images
     images = of_pages(images) if images.options.pages == "all" else images
@@ -193,6 +198,8 @@ def _find(source: Source, cache: str | Path | None = None, columns: Columns = NO
         return _Source(lambda options: open_published(text, options).images, lambda: tuple(entry.counts))
     if isinstance(source, str) and text.startswith("video:"):
         return _Source(partial(clips.open_folder_of_videos, text), partial(clips.splits_of_videos, text, columns))
+    if isinstance(source, str) and text.startswith(frames.PREFIX):
+        return _Source(partial(frames.open_frames, text), partial(frames.splits_of_frames, text, columns))
     if isinstance(source, str) and text.startswith(shards.PREFIX):
         return _Source(partial(shards.open_shards, text), partial(shards.splits_of_shards, text, cache, columns))
     if isinstance(source, str) and text.startswith(hf.PREFIX):

@@ -14,7 +14,8 @@ from sslkit.lazy import members
 BUILTIN = ("fashion_mnist", "fashion_mnist_few", "glyphs", "glyph_scripts", "clipart", "digits", "mnist5k")
 KINDS = (
     "a folder of images (or several, A,B), a list of files (.txt, .csv), a pattern (**/*.jpg), a .npz file, "
-    "shards:PATTERN, hf:PATH, video:FOLDER, torchvision:NAME[:ROOT], a name, or a published set, NAME[:ROOT]"
+    "shards:PATTERN, hf:PATH, video:FOLDER, frames:FOLDER, torchvision:NAME[:ROOT], a name, or a published "
+    "set, NAME[:ROOT]"
 )
 _MOST = 1000  # files of a folder that are compared: a round number, compared in a moment
 

@@ -189,7 +189,9 @@ def test_every_kind_of_source_is_looked_at(tmp_path: Path, kind: str, capsys) ->
     assert len(manifest) == images and manifest.are_files is (kind == "one file")
     assert len(set(manifest.paths)) == images and not manifest.unreadable.any()
     assert (manifest.measures["shape"] == [9, 9, 3, 8]).all()
-    assert ("next " in capsys.readouterr().out) is (kind in ("one file", "shards", "pages"))
+    told = " ".join(capsys.readouterr().out.split())
+    assert ("next " in told) is (kind in ("one file", "shards", "pages"))
+    assert told.endswith("data.pages=all") is (kind == "pages")
 
 
 def test_videos_are_refused() -> None:
