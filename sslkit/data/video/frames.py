@@ -66,7 +66,7 @@ class FrameImages(DecodedImages):
             few = [int(row) for row in rows[start : start + AT_ONCE]]
             self._decoded[get_ident()] = self._decode(few)
             try:
-                index, unread = super().read_rows(few, partial(_shifted, decode, start))
+                index, unread = super().read_rows(few, partial(_decode_later, decode, start))
             finally:
                 del self._decoded[get_ident()]
             read.append(index)
@@ -124,8 +124,8 @@ def open_frames(source: str | Path, options: ImageOptions) -> FrameImages:
 
     Labels are those of the videos. Raises UserError for a source without videos, none that can be read, and no PyAV.
     """
-    kept = {name: getattr(options, name) for name in ("split", "on_error", "cache", "columns")}
-    videos = clips.open_folder_of_videos(files_of(source), VideoOptions(**kept))
+    shared = {name: getattr(options, name) for name in ("split", "on_error", "cache", "columns")}
+    videos = clips.open_folder_of_videos(files_of(source), VideoOptions(**shared))
     every = options.every or EVERY
     each = [numbers_every(videos.facts(row), every) for row in range(len(videos))]
     rows = np.repeat(np.arange(len(videos)), [len(numbers) for numbers in each])
@@ -167,5 +167,5 @@ def _identity(videos: clips.Videos, rows: np.ndarray, source: str) -> Identity:
     return replace(about, groups=groups[rows], group_values=values, **of_each)
 
 
-def _shifted(decode: Decode, start: int, image: Any, *, place: int) -> None:
+def _decode_later(decode: Decode, start: int, image: Any, *, place: int) -> None:
     decode(image, place=start + place)

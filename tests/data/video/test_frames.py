@@ -41,7 +41,7 @@ def test_the_pictures_are_the_frames_of_their_seconds(films: Path, every: float 
     assert images.frame_numbers.tolist() == [number for some in expected for number in some]
     names = [f"{name}#t={number / 25:g}" for name, some in zip(LENGTHS, expected, strict=True) for number in some]
     assert [images.image_name(row) for row in range(len(images))] == names
-    rows = np.random.default_rng(0).permutation(len(images)).tolist() + [1, 1]
+    rows = [*np.random.default_rng(0).permutation(len(images)).tolist(), 1, 1]
     assert numbers_of(images, rows) == images.frame_numbers[rows].tolist()
 
 
