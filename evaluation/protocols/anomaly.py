@@ -35,7 +35,7 @@ from sslkit.files.blocks import Parts
 from sslkit.files.store import key_of
 from sslkit.models.loading import Loading
 from sslkit.models.model import Model
-from sslkit.models.segmenter import place_features
+from sslkit.models.places import place_features
 from sslkit.options.settings import MOST, setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime

@@ -14,7 +14,7 @@ from torch import Tensor
 from sslkit.backbones.base import Backbone
 from sslkit.errors import UserError
 from sslkit.files.writing import write_whole
-from sslkit.models.segmenter import place_features
+from sslkit.models.places import place_features
 from sslkit.numerics.captions import caption
 from sslkit.numerics.dense_structure import LOCAL, DenseStructure, dense_structure
 

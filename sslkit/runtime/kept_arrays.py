@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from sslkit.errors import UserError
-from sslkit.files.blocks import Blocks, create_npy, path_in_work
-from sslkit.files.store import Codec, Store
+from sslkit.files.blocks import Blocks, Parts, create_npy, path_in_work
+from sslkit.files.store import Codec, Store, npz_codec
 from sslkit.files.writing import ELSEWHERE, unwritable
 from sslkit.runtime.distributed import rank, world_size
 from sslkit.runtime.waiting import Others, from_all, together
@@ -100,6 +100,39 @@ def load_or_compute(
         blocks.join("x", array if unit else array[None])
 
     return compute_in_blocks(Store(path, what, Codec(read_array)), rows if unit else 1, unit or 1, fill, publish)
+
+
+def load_or_compute_rows(
+    path: Path | None,
+    rows: int,
+    compute: Callable[[Sequence[Sequence[int]]], Iterable[dict[str, np.ndarray]]],
+    *,
+    what: str,
+    unit: int,
+) -> dict[str, np.ndarray]:
+    """Read the arrays of an .npz file into memory; if there is none, compute and write it first.
+
+    Each array has a row for each of `rows`. path: None keeps nothing. compute: gives the blocks of these rows, in
+    order. For several ranks, and for errors, see `compute_in_blocks`.
+    """
+    if path is None:
+        blocks = [*compute(Parts(-(-rows // unit), lambda part: range(part * unit, min((part + 1) * unit, rows))))]
+        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    codec: Codec[dict[str, np.ndarray]] = npz_codec(dict, dict, compressed=False)
+
+    def fill(blocks: Blocks, others: Others) -> None:
+        for chunk, arrays in zip(blocks.left, compute(blocks.left) if blocks.left else (), strict=True):
+            blocks.write(chunk, **arrays)
+            others.check()
+
+    def publish(blocks: Blocks, whole: Path) -> None:
+        some = next(blocks.read_done())
+        some.pop("index")
+        codec.write(
+            whole, {name: blocks.join(name, np.empty((rows, *of.shape[1:]), of.dtype)) for name, of in some.items()}
+        )
+
+    return compute_in_blocks(Store(path, what, codec), rows, unit, fill, publish)
 
 
 def _sharers(folder: Path, what: str) -> list[int]:

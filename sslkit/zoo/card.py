@@ -177,7 +177,13 @@ SCHEMA: dict[str, Any] = _object(
         most=_count("boxes of an image", 10_000),
         **_KEPT,
     ),
-    segmenter=_object("the segmenter: classes and data", "classes", "data", **_KEPT),
+    segmenter=_object(
+        "the segmenter: classes, blocks, scales and data",
+        *("classes", "blocks", "scales", "data"),
+        blocks=_count("blocks of the network", 1000),
+        scales=_field("array", "scales of a picture", items=_NUMBER),
+        **_KEPT,
+    ),
     missing=_field("array", "parts of the entry that are still to be made", items=_field("string", "a name")),
     unreadable=_field("array", "paths of images that were left out", items=_field("string", "a path")),
 ) | {

@@ -14,9 +14,9 @@ from torch import nn
 import sslkit
 from evaluation.tuning.keeping import keep_network
 from sslkit.errors import UserError
-from sslkit.models import segmenter
+from sslkit.models import places
 from sslkit.models.loading import load
-from sslkit.models.segmenter import enlarge
+from sslkit.models.places import enlarge
 from sslkit.numerics.figures import palette
 from sslkit.zoo.heads import SEGMENTER, Head
 
@@ -33,7 +33,8 @@ def segmenting(folder: Path) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layer = nn.Linear(model.width, len(CLASSES))
-    entry.keep_part(Head.from_layers(SEGMENTER, nn.Sequential(layer), {}), {"classes": list(CLASSES), "data": "x"})
+    about = {"classes": list(CLASSES), "blocks": 1, "scales": [], "data": "x"}
+    entry.keep_part(Head.from_layers(SEGMENTER, nn.Sequential(layer), {}), about)
     return folder
 
 
@@ -85,7 +86,7 @@ def test_large_pictures_are_enlarged_class_by_class(monkeypatch: pytest.MonkeyPa
     whole = enlarge(scores, (31, 17))
     assert torch.equal(whole, nn.functional.interpolate(scores[None], (31, 17), mode="bilinear")[0].argmax(0).byte())
     for at_once in (1, 3):
-        monkeypatch.setattr(segmenter, "ENLARGED", at_once * 31 * 17)
+        monkeypatch.setattr(places, "ENLARGED", at_once * 31 * 17)
         assert torch.equal(enlarge(scores, (31, 17)), whole)
 
 

@@ -1,12 +1,14 @@
 """The parts that linear_seg and knn_seg share: opened data, prediction on test images, and the result."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from evaluation.datasets import READ, Reading
@@ -17,7 +19,7 @@ from evaluation.protocols.base import Judged, Subject, Task, Terminal
 from evaluation.results import unseen
 from evaluation.results.result import Result
 from evaluation.tasks.detection.output import lines_of_kept
-from evaluation.tasks.segmentation.features import Patches, each_map
+from evaluation.tasks.segmentation.features import BATCH, Patches, each_map, each_picture, path_of
 from evaluation.tasks.segmentation.label_maps import LabelMaps
 from evaluation.tasks.segmentation.miou import counts, estimates, miou
 from evaluation.tasks.segmentation.pictures import SHOWN, draw_maps
@@ -26,9 +28,13 @@ from sslkit.data.copies import line_of_near, near_in_train
 from sslkit.data.sources.column_values import refuse
 from sslkit.errors import UserError
 from sslkit.models.model import Model
-from sslkit.models.segmenter import enlarge
+from sslkit.models.places import Look, enlarge
+from sslkit.options.settings import setting
 from sslkit.runtime.context import Runtime
+from sslkit.runtime.device import device_of
 from sslkit.runtime.distributed import rank
+from sslkit.runtime.hardware import GIB
+from sslkit.runtime.kept_arrays import load_or_compute_rows
 
 Scores = Callable[[Tensor, int], Tensor]  # (P, F) features of an image's patches, its pixel digest -> (P, K) scores
 USUAL = "clipart_boxes"
@@ -36,23 +42,62 @@ OTHERS = ("pixel_accuracy", "class_accuracy")
 SHARED = (*LOADED, *READ, "seed", "device", "workers", "out", "progress")  # options that both protocols obey
 
 
+@dataclass(frozen=True, kw_only=True)
+class Looking:
+    """What of images is classified; see `sslkit.models.places.Look`."""
+
+    blocks: int = setting(1, "last blocks of a ViT whose patches are joined; DINOv2's +ms: 4", least=1, most=1000)
+    scales: Sequence[float] = setting(
+        (),
+        "multiples of image_size at which windows of that size are read, as they are and mirrored, whose predictions "
+        "are averaged; DINOv2's +ms: [1,1.32,1.73,2.28,3], 110 windows of each test image; []: the image once",
+        least=1,
+        most=8,
+    )
+
+    @property
+    def look(self) -> Look:
+        return Look(self.blocks, tuple(self.scales))
+
+
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """Checked model and data. grid: rows and columns of the map that is judged."""
+    """Checked model and data. grid: rows and columns of the map that is judged. look: at images."""
 
     model: Model
     train: LabelMaps
     test: LabelMaps
     grid: tuple[int, int]
+    look: Look
+
+    @property
+    def places(self) -> str:
+        """What is classified, for a recipe."""
+        look, grid = self.look, f"{self.grid[0]} x {self.grid[1]} patches"
+        blocks = f" of the last {look.blocks} blocks" if look.blocks > 1 else ""
+        return grid + blocks + (f" at {len(look.scales)} scales and mirrored" if look.scales else "")
+
+    def memory(self, most: int) -> str:
+        """What `most` patches to learn from take, and a test image at the largest scale."""
+        look, cells = self.look, self.grid[0] * self.grid[1]
+        width = self.model.backbone.map_channels() * look.blocks
+        count = min(most, len(self.train) * cells * max(len(look.scales), 1))
+        learned = (
+            f"{count:,} patches of {width:,} features, {4 * count * width / GIB:.2f} GiB, several times when fitted"
+        )
+        largest = max((scale**2 for scale in look.scales), default=0) * cells * len(self.train.classes)
+        shown = 4 * 2 * len(look.scales) * largest / GIB
+        return learned + (f"; scores of a test image, {shown:.2f} GiB" if look.scales else "")
 
 
-def open_maps(protocol: str, subject: Subject) -> Opened:
+def open_maps(protocol: str, subject: Subject, look: Look) -> Opened:
     """Open both splits and check the network's map. Raises UserError."""
+    look.check(subject.model, protocol)
     data = USUAL if subject.data is None else subject.data
     train, test = subject.once("label maps", lambda: splits_of(data, subject.reading))
     grid = check_network(subject.model, protocol)
     contradicted.warn_of_pictures(subject.model, train)
-    return Opened(subject.model, train, test, grid)
+    return Opened(subject.model, train, test, grid, look)
 
 
 def splits_of(data: Any, reading: Reading) -> tuple[LabelMaps, LabelMaps]:
@@ -74,6 +119,7 @@ def evaluate_maps(
     scores: Scores,
     runtime: Runtime,
     *,
+    key: Sequence[object],
     learned: Patches,
     protocol: str,
     recipe: str,
@@ -83,14 +129,21 @@ def evaluate_maps(
 ) -> Result:
     """Predict the classes of every pixel of the test images, and make the result.
 
-    learned: of the training images. votes: no image answers for itself, so that test images in train do not make the
-    result leaky.
+    key: all that the scores depend on beside model and test images. learned: of the training images. votes: no image
+    answers for itself, so that test images in train do not make the result leaky, and scores are probabilities. What is
+    counted of an image stays in the cache, where a stopped run goes on.
     """
-    table, digests, hashes, shown = _predict_all(opened, scores, runtime)
+    model, look, test = opened.model, opened.look, opened.test
+    path = path_of(runtime, "test", model, test, look, *key)
+    compute = partial(_count, opened, scores, runtime, votes)
+    arrays = load_or_compute_rows(path, len(test), compute, what="the predictions of test images", unit=BATCH)
+    table, digests, hashes = (arrays[name] for name in ("table", "digest", "likeness"))
     if runtime.out is not None and rank() == 0:
         title = f"{opened.model.name} on {opened.test.name}: {protocol}, mIoU {100 * miou(table):.1f} %"
         Path(runtime.out).mkdir(parents=True, exist_ok=True)
-        draw_maps(opened.test, shown, Path(runtime.out) / f"{protocol}.png", title=title)
+        first = replace(opened, test=test.take(np.arange(min(SHOWN, len(test)))))
+        shown = [guess.cpu().numpy() for _, _, guess, _ in _predict(first, scores, runtime, votes)]
+        draw_maps(test, shown, Path(runtime.out) / f"{protocol}.png", title=title)
     value, others = estimates(table)
     in_train = np.isin(digests, learned.digest)
     others |= unseen.beside(in_train, lambda rows: estimates(table[rows])[0])
@@ -131,21 +184,35 @@ def _line_of_near(learned: Patches, hashes: np.ndarray, in_train: np.ndarray, da
     return line_of_near(int((near | in_train).sum()), int(in_train.sum()), len(in_train), f"test images of {data}")
 
 
-def _predict_all(
-    opened: Opened, scores: Scores, runtime: Runtime
-) -> tuple[np.ndarray, list[int], np.ndarray, list[np.ndarray]]:
-    """Return the counts (N, 3, K) of the test images, digests and hashes (N, 4) of their pixels, and the first maps."""
-    tables, digests, hashes, shown = [], [], [], []
-    for digest, likeness, features, classes in each_map(opened.model, opened.test, "test images", runtime):
-        grid = features.shape[-2:]
-        shares = scores(features.flatten(1).T, digest).T.unflatten(1, grid)
-        guess = enlarge(shares.float(), tuple(classes.shape))
-        tables.append(counts(classes.to(shares.device), guess, len(opened.test.classes)))
-        digests.append(digest)
-        hashes.append(likeness)
-        if len(shown) < SHOWN:
-            shown.append(guess.cpu().numpy())
-    return np.stack(tables), digests, np.stack(hashes), shown
+def _count(
+    opened: Opened, scores: Scores, runtime: Runtime, votes: bool, parts: Sequence[Sequence[int]]
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yield the counts (n, 3, K) of the test images in each part, with digests and hashes (n, 4) of their pixels."""
+    some = replace(opened, test=opened.test.take(np.concatenate([np.asarray(part) for part in parts])))
+    guesses = _predict(some, scores, runtime, votes)
+    for part in parts:
+        rows = []
+        for _ in part:
+            digest, likeness, guess, classes = next(guesses)
+            rows.append((counts(classes.to(guess.device), guess, len(opened.test.classes)), np.int64(digest), likeness))
+        yield dict(zip(("table", "digest", "likeness"), map(np.stack, zip(*rows, strict=True)), strict=True))
+
+
+def _predict(
+    opened: Opened, scores: Scores, runtime: Runtime, votes: bool
+) -> Iterator[tuple[int, np.ndarray, Tensor, Tensor]]:
+    """Yield digest, hash (4,), predicted classes (H, W) uint8 and label map of each test image."""
+    model, look, name = opened.model, opened.look, "test images"
+    model.backbone.to(device_of(runtime.device)).eval()
+    if look.scales:
+        for digest, likeness, picture, classes in each_picture(opened.test, name, runtime):
+            with torch.inference_mode():
+                guess, _ = look.classify(model, picture, partial(scores, digest=digest), votes=votes)
+            yield digest, likeness, guess, classes
+        return
+    for digest, likeness, features, classes in each_map(model, opened.test, name, runtime, look):
+        shares = scores(features.flatten(1).T, digest).T.unflatten(1, features.shape[-2:])
+        yield digest, likeness, enlarge(shares.float(), tuple(classes.shape)), classes
 
 
 def terminal(protocol: str) -> Terminal:
@@ -164,6 +231,7 @@ def terminal(protocol: str) -> Terminal:
                 f"{len(test):,} test",
             ),
             ("plan", f"{protocol} on maps of {opened.grid[0]} x {opened.grid[1]} at {opened.model.image_size} pixels"),
+            ("memory", opened.memory(task.options.patches)),
         ]
 
     def remarks(models: Sequence[Judged]) -> list[str]:

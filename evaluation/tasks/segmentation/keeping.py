@@ -34,6 +34,8 @@ def keep_segmenter(opened: Opened, weight: Tensor, bias: Tensor, result: Result,
         estimate = {"value": result.value, "interval": result.interval, "n": len(opened.test)}
         about = {
             "classes": list(opened.test.classes),
+            "blocks": opened.look.blocks,
+            "scales": list(opened.look.scales),
             "data": opened.train.name,
             "made": f"a linear classifier of the features as they are, {result.recipe}, {len(opened.train):,} images",
             "measured": card_of_accuracy(result.metric, estimate, f"test images of {opened.test.name}"),

@@ -139,18 +139,24 @@ class AnySize(DiskImages):
     def beside(self, maps: "AnySize") -> "AnySize":
         """The same images, turned upright by their EXIF orientation where their label maps are upright.
 
-        Only headers are read. Raises UserError where the size does not tell which of the two a map belongs to.
+        Only headers are read. Raises UserError for a map of another size, and where the size does not tell which of the
+        two a map belongs to.
         """
         sizes = self.sizes.copy()
         for row in range(len(self.paths)):
             try:
                 with open_image(self.path(row)) as image:
                     orientation, (width, height) = orientation_of_header(image), image.size
-                if orientation == 1:
-                    continue
                 with open_image(maps.path(row)) as image:
                     size = image.size
             except UnreadableImage:  # told when it is read
+                continue
+            if orientation == 1:
+                if size != (width, height):
+                    raise UserError(
+                        f"the label map {maps.path(row)} has {size[0]} x {size[1]} pixels, and its image "
+                        f"{self.path(row)} {width} x {height}: save both at one size"
+                    )
                 continue
             if orientation < QUARTER_TURN or width == height or size != (height, width):
                 raise UserError(

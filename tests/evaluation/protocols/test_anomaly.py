@@ -26,7 +26,7 @@ from sslkit.data.columns import Columns
 from sslkit.errors import RunFailed, UserError
 from sslkit.models.loading import load
 from sslkit.models.model import Model
-from sslkit.models.segmenter import place_features
+from sslkit.models.places import place_features
 from sslkit.runtime.context import Runtime
 
 QUIET = {"progress": False, "device": "cpu", "cache": None}

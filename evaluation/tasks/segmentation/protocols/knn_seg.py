@@ -26,7 +26,7 @@ from sslkit.runtime.context import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(judge.Looking):
     k: int = setting(30, "nearest training patches that vote; at most all patches", least=1, most=10_000)
     temperature: float = setting(0.02, "of the votes; smaller values weight the nearest more", above=0)
     patches: int = setting(
@@ -54,22 +54,23 @@ def knn_seg(
 
 def open(subject: Subject, options: Options) -> judge.Opened:
     """Open the data and check the network's map before anything is computed. Raises UserError."""
-    return judge.open_maps("knn_seg", subject)
+    return judge.open_maps("knn_seg", subject, options.look)
 
 
 def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Find the neighbours of every patch of the test images among those of the training images."""
     start = time.perf_counter()
-    bank = patches_of(opened.model, opened.train, options.patches, runtime)
+    bank = patches_of(opened.model, opened.train, options.patches, runtime, opened.look)
     k = min(options.k, len(bank.x))
     result = judge.evaluate_maps(
         opened,
         lambda x, digest: shares(bank, x, k, options.temperature, digest),
         runtime,
+        key=(k, options.temperature, *(np.ascontiguousarray(column) for column in vars(bank).values())),
         learned=bank,
         votes=True,
         protocol="knn_seg",
-        recipe=f"cosine, k={k}, T={options.temperature:g}, {opened.grid[0]} x {opened.grid[1]} patches",
+        recipe=f"cosine, k={k}, T={options.temperature:g}, {opened.places}",
         start=start,
         details={"k": k, "temperature": options.temperature, "patches": len(bank.x)},
     )

@@ -36,7 +36,7 @@ HELD_OUT = 0.2  # of the training images, to choose the penalty by: a fifth, as 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(judge.Looking):
     patches: int = setting(
         262_144, "largest number of patches to learn from, drawn evenly from all images", least=1, most=MOST
     )
@@ -69,20 +69,21 @@ def linear_seg(
 
 def open(subject: Subject, options: Options) -> judge.Opened:
     """Open the data and check the network's map before anything is computed. Raises UserError."""
-    return judge.open_maps("linear_seg", subject)
+    return judge.open_maps("linear_seg", subject, options.look)
 
 
 def run(opened: judge.Opened, options: Options, runtime: Runtime) -> list[Result]:
     """Fit the classifier to the patches of the training images and judge it on all pixels of the test images."""
     start = time.perf_counter()
-    patches = patches_of(opened.model, opened.train, options.patches, runtime)
+    patches = patches_of(opened.model, opened.train, options.patches, runtime, opened.look)
     head, details = fit_classifier(patches, runtime.seed, options.max_iter)
     weight, bias = (tensor.to(device_of(runtime.device), torch.float32) for tensor in head)
-    recipe = f"L-BFGS on class shares of {opened.grid[0]} x {opened.grid[1]} patches"
+    recipe = f"L-BFGS on class shares of {opened.places}"
     result = judge.evaluate_maps(
         opened,
-        lambda x, _: x @ weight.T + bias,
+        lambda x, digest: x @ weight.T + bias,
         runtime,
+        key=(head[0].numpy(), head[1].numpy()),
         learned=patches,
         protocol="linear_seg",
         recipe=recipe,

@@ -122,7 +122,6 @@ def test_missing_files_are_named_before_anything_is_read(tmp_path: Path) -> None
     ("spoil", "word"),
     [
         (lambda path: Image.new("RGB", (8, 6)).save(path), "has colours"),
-        (lambda path: Image.new("L", (8, 7)).save(path), "its label map"),
         (lambda path: Image.new("L", (8, 6), 99).save(path), "holds class 99"),
         (lambda path: path.write_bytes(b"no image"), "cannot read the label map"),
     ],
@@ -134,6 +133,17 @@ def test_a_damaged_map_is_one_line(tmp_path: Path, spoil, word: str) -> None:
         maps = open_label_maps("voc12_seg", "train", Reading(root=root, counts="warn"))
     with pytest.raises(UserError, match=word):
         maps[0]
+
+
+def test_a_map_of_another_size_is_one_line_before_anything_is_computed(tmp_path: Path) -> None:
+    root = voc(tmp_path)
+    Image.new("L", (8, 7)).save(root / "VOCdevkit/VOC2012/SegmentationClass/2007_000002.png")
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(UserError, match=r"000002\.png has 8 x 7 pixels, and its image .*000002\.jpg 8 x 6") as caught,
+    ):
+        open_label_maps("voc12_seg", "train", Reading(root=root, counts="warn"))
+    assert "\n" not in str(caught.value)
 
 
 def test_unknown_sources_and_splits_are_named() -> None:

@@ -19,7 +19,7 @@ from evaluation.tasks.segmentation.label_maps import IGNORED
 from evaluation.tasks.segmentation.pictures import draw_maps
 from evaluation.tasks.segmentation.sources import open_label_maps
 from sslkit.errors import UserError
-from sslkit.models.segmenter import enlarge, place_features, prepare
+from sslkit.models.places import enlarge, place_features, prepare
 from sslkit.numerics.figures import class_styles, palette
 from sslkit.runtime.context import Runtime
 

@@ -11,12 +11,15 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import sslkit
+from evaluation.tasks.segmentation import features, judge
 from evaluation.tasks.segmentation.features import Patches
 from evaluation.tasks.segmentation.miou import counts, miou
 from evaluation.tasks.segmentation.protocols.knn_seg import knn_seg
 from evaluation.tasks.segmentation.protocols.linear_seg import fit_classifier, linear_seg, path, shares_loss
 from evaluation.tasks.segmentation.sources import open_label_maps
-from sslkit.errors import UserError
+from sslkit.errors import RunFailed, UserError
+from sslkit.models import places as of_models
+from sslkit.models.places import place_features
 
 
 def patches(n: int = 200, features: int = 6, classes: int = 3, seed: int = 0) -> Patches:
@@ -127,9 +130,10 @@ def test_colours_are_segmented_and_what_sees_no_place_is_not(protocol) -> None:
     assert 0 < found.others["pixel_accuracy"].value <= 1
 
 
-def test_a_kept_classifier_predicts_the_masks_that_were_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("look", [{}, {"blocks": 2, "scales": [1, 1.5]}])
+def test_a_kept_classifier_predicts_the_masks_that_were_measured(tmp_path: Path, look: dict) -> None:
     data = {split: open_label_maps("clipart_boxes", split).take(np.arange(12)) for split in ("train", "test")}
-    how = {"image_size": 64, "progress": False, "max_iter": 20}
+    how = {"image_size": 64, "progress": False, "max_iter": 20, "cache": None, **look}
     found = linear_seg("random:narrow_vit", data, out=tmp_path, keep="best", **how)
     [name] = found.details["kept"]
     model, card = sslkit.load(tmp_path / name), sslkit.ZooEntry.load(tmp_path / name).card["segmenter"]
@@ -143,6 +147,38 @@ def test_a_kept_classifier_predicts_the_masks_that_were_measured(tmp_path: Path)
     assert miou(table) == pytest.approx(found.value, abs=1e-4)
     assert "kept" not in linear_seg("random:narrow_vit", data, out=tmp_path / "none", **how).details
     assert not (tmp_path / "none/models").exists()
+
+
+@pytest.mark.parametrize("protocol", [linear_seg, knn_seg])
+def test_several_scales_see_colours_and_a_stopped_run_goes_on(
+    protocol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []
+
+    def places(*given: Any) -> torch.Tensor:
+        passes.append(1)
+        if sum(passes) == 30:
+            raise RunFailed("stopped")
+        return place_features(*given)
+
+    for module in (features, of_models):
+        monkeypatch.setattr(module, "place_features", places)
+    for module in (features, judge):
+        monkeypatch.setattr(module, "BATCH", 2)
+    model = sslkit.load(Colours(), image_size=32)
+    how = {"scales": [1, 2], "progress": False, "cache": tmp_path / "cache"}
+    with pytest.raises(RunFailed):
+        protocol(model, painted(), **how)
+    passes[:] = [100]
+    result = protocol(model, painted(), **how)
+    goes_on = sum(passes)
+    assert result.value > 0.95 and result.recipe.endswith("8 x 8 patches at 2 scales and mirrored")
+    whole = protocol(model, painted(), **{**how, "cache": None})
+    assert whole.value == result.value and goes_on - 100 < sum(passes) - goes_on
+    before = sum(passes)
+    assert protocol(model, painted(), **how).value == result.value and sum(passes) - before <= 2, "only the grid"
+    with pytest.raises(UserError, match="is no ViT"):
+        protocol(model, painted(), blocks=4, progress=False)
 
 
 class Brighter(Painted):
