@@ -162,10 +162,10 @@ def _draw(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield the patches of the images in each part, `quota` of each view; those that are no patch have the weight 0."""
     model.backbone.to(device_of(runtime.device)).eval()
-    some = images.take(np.concatenate([np.asarray(part) for part in parts]))
+    some = images.take(np.concatenate([np.asarray(chunk) for chunk in parts]))
     views = zip(some.ids, _each_view(model, some, look, runtime), strict=True)
-    for part in parts:
-        rows = [_draw_places(*next(views), len(images.classes), quota, runtime.seed) for _ in part]
+    for chunk in parts:
+        rows = [_draw_places(*next(views), len(images.classes), quota, runtime.seed) for _ in chunk]
         yield {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 

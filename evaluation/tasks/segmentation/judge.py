@@ -188,11 +188,11 @@ def _count(
     opened: Opened, scores: Scores, runtime: Runtime, votes: bool, parts: Sequence[Sequence[int]]
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield the counts (n, 3, K) of the test images in each part, with digests and hashes (n, 4) of their pixels."""
-    some = replace(opened, test=opened.test.take(np.concatenate([np.asarray(part) for part in parts])))
+    some = replace(opened, test=opened.test.take(np.concatenate([np.asarray(chunk) for chunk in parts])))
     guesses = _predict(some, scores, runtime, votes)
-    for part in parts:
+    for chunk in parts:
         rows = []
-        for _ in part:
+        for _ in chunk:
             digest, likeness, guess, classes = next(guesses)
             rows.append((counts(classes.to(guess.device), guess, len(opened.test.classes)), np.int64(digest), likeness))
         yield dict(zip(("table", "digest", "likeness"), map(np.stack, zip(*rows, strict=True)), strict=True))
