@@ -26,6 +26,7 @@ from sslkit.options.settings import setting
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
+from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 STDIN = "-"  # as data: paths, a line each
@@ -123,7 +124,15 @@ def predict(
         done.sheet = out.with_suffix(".png")
         draw_sheet(tally.extremes(), done.sheet, tally.digits)
     tell_of_unreadable(done.unreadable)
+    if done.masks:
+        _tell_of_other_masks(done.masks, done.images)
     return done
+
+
+def _tell_of_other_masks(folder: Path, images: int) -> None:
+    """Warn of masks in the folder that are of another call. images: that have a mask of this one."""
+    if (others := len(list(folder.glob("*.png"))) - images) > 0:
+        say.warning(f"{folder} also has {counted(others, 'mask')} of an earlier call: the table names those of this")
 
 
 def _read_typed_paths() -> list[str]:

@@ -90,7 +90,7 @@ def test_large_pictures_are_enlarged_class_by_class(monkeypatch: pytest.MonkeyPa
         assert torch.equal(enlarge(scores, (31, 17)), whole)
 
 
-def test_predict_writes_shares_and_pictures_of_the_masks(place: Path) -> None:
+def test_predict_writes_shares_and_pictures_of_the_masks(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     done = sslkit.predict("a", "photos", out="p.csv", device="cpu", cache=None, **QUICK)
     found = sslkit.load("a").predict("photos", **QUICK)
     with Path("p.csv").open(encoding="utf-8", newline="") as file:
@@ -115,6 +115,9 @@ def test_predict_writes_shares_and_pictures_of_the_masks(place: Path) -> None:
     ):
         assert line in told, told
     assert Path("p.png").is_file() and str(found).splitlines()[0].split() == ["path", "path_", "sky", "=leaf"]
+    assert "earlier call" not in caplog.text
+    sslkit.predict("a", rows[0]["path"], out="p.csv", device="cpu", cache=None, **QUICK)
+    assert "p-masks also has 1 mask of an earlier call" in " ".join(caplog.text.split())
 
 
 def test_no_export_holds_a_segmenter(place: Path) -> None:
