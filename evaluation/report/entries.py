@@ -20,6 +20,7 @@ from evaluation.report.cells import (
     provenance,
 )
 from evaluation.report.charts import LineChart, curves
+from evaluation.report.gains import gains_of
 from evaluation.report.reading import Material, Member
 from sslkit.data.items import item_of
 from sslkit.numerics.wilson import units_of
@@ -34,7 +35,7 @@ QUICK = ("knn", "probe")  # accuracies that are made during training
 class Section:
     """One entry on the page. id: of its place. quick: initial weights beside the trained ones.
 
-    unreadable: paths of dropped images.
+    gains: the entry beside its start. unreadable: paths of dropped images.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Section:
     line: str
     charts: list[LineChart]
     quick: Table | None
+    gains: Table | None
     facts: list[tuple[str, Cell]]
     unreadable: list[str]
     dropped: int | None
@@ -68,6 +70,7 @@ def _section(member: Member, anchor: str) -> Section:
         _line(card),
         curves(member.curves),
         _quick(member),
+        gains_of(member),
         _facts(member),
         (paths or [])[:MOST_PATHS],
         None if paths is None else len(paths),

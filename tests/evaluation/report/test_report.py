@@ -15,7 +15,7 @@ from evaluation.report import entries, write_report
 from evaluation.report.cells import of_bytes, of_share
 from evaluation.results.decisions import by_chance
 from sslkit.errors import UserError
-from sslkit.zoo import WEIGHTS
+from sslkit.zoo import WEIGHTS, ZooEntry, update
 
 LOADS = {"src", "href", "xlink:href", "srcset", "action", "poster", "data"}  # attributes that may load something
 
@@ -99,6 +99,23 @@ def test_pictures_and_tables_can_be_read_aloud(page: Page) -> None:
 )
 def test_what_was_measured_is_on_the_page(page: Page, shown: str) -> None:
     assert shown in page.text
+
+
+def test_an_entry_stands_beside_its_start(tmp_path: Path) -> None:
+    make_entry(tmp_path / "zoo" / "after", 0.5)
+    about = {"data": "leaves", "metric": "top1", "n": 400}
+    knn = {"protocol": "knn", **about, "before": 0.5, "after": 0.6, "difference": 0.1, "p": 0.004}
+    probe = {"protocol": "linear", **about, "before": 0.7, "after": 0.69, "difference": -0.01, "p": 0.4}
+    start = {"source": "efficientnet_lite0", "sha256": ""}
+    update(
+        ZooEntry.load(tmp_path / "zoo" / "after"),
+        init=start,
+        against_start=[{**knn, "interval": [0.04, 0.16]}, {**probe, "interval": None}],
+    )
+    report(tmp_path)
+    said = " ".join(Page(tmp_path / "report.html").text.split())
+    for part in ("beside efficientnet_lite0, on the same images", "knn on leaves", "+10.0 (+4.0 to +16.0)", "-1.0"):
+        assert part in said, part
 
 
 def test_many_comparisons_stand_beside_what_chance_would_find(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
