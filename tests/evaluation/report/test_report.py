@@ -106,7 +106,7 @@ def test_an_entry_stands_beside_its_start(tmp_path: Path) -> None:
     about = {"data": "leaves", "metric": "top1", "n": 400}
     knn = {"protocol": "knn", **about, "before": 0.5, "after": 0.6, "difference": 0.1, "p": 0.004}
     probe = {"protocol": "linear", **about, "before": 0.7, "after": 0.69, "difference": -0.01, "p": 0.4}
-    start = {"source": "efficientnet_lite0", "sha256": ""}
+    start = {"source": "efficientnet_lite0", "sha256": "0" * 64}
     update(
         ZooEntry.load(tmp_path / "zoo" / "after"),
         init=start,
