@@ -212,14 +212,14 @@ def table(runs: Mapping[str, Mapping[str, str]]) -> str:
     for name in SETS:
         of_set = {seed: row for (where, seed), row in starts.items() if where == name}
         if of_set:
-            values = [_percent([row[measure] for row in of_set.values() if measure in row]) for measure in MEASURES]
+            values = [percent([row[measure] for row in of_set.values() if measure in row]) for measure in MEASURES]
             lines.append([name, "", "start", str(len(of_set)), *values])
         for objective in OBJECTIVES:
             for arm in ARMS:
                 rows = {seed: runs.get(f"{objective} | {arm} | {name} | {seed}") for seed in map(str, SEEDS)}
                 pairs = [(row, of_set[seed]) for seed, row in rows.items() if row and seed in of_set]
                 if pairs:
-                    values = [_difference(pairs, measure) for measure in MEASURES]
+                    values = [difference(pairs, measure) for measure in MEASURES]
                     lines.append([name, objective, arm, str(len(pairs)), *values])
     return markdown(lines, range(3, 8))
 
@@ -228,11 +228,11 @@ def _bits(text: str) -> np.ndarray:
     return np.array([bit == "1" for bit in text], float)
 
 
-def _percent(texts: list[str]) -> str:
+def percent(texts: list[str]) -> str:
     return f"{100 * np.mean([_bits(text).mean() for text in texts]):.1f}" if texts else ""
 
 
-def _difference(pairs: list[tuple[Mapping[str, str], Mapping[str, str]]], measure: str) -> str:
+def difference(pairs: list[tuple[Mapping[str, str], Mapping[str, str]]], measure: str) -> str:
     """Points over the start, the mean over seeds, with the normal 95 % interval over images."""
     both = [(row[measure], start[measure]) for row, start in pairs if measure in row and measure in start]
     if not both:
