@@ -28,12 +28,12 @@ def place_features(backbone: Backbone, pixels: Tensor, blocks: int = 1) -> Tenso
     """
     if blocks > 1:
         how = {"norm": True, "output_fmt": "NCHW", "intermediates_only": True}
-        parts = backbone.net.forward_intermediates(pixels, indices=blocks, **how)
+        maps = backbone.net.forward_intermediates(pixels, indices=blocks, **how)
     else:
-        parts = [backbone.feature_map(pixels)[0]]
+        maps = [backbone.feature_map(pixels)[0]]
     if backbone.is_vit:
-        parts = [backbone.net.fc_norm(part.movedim(1, -1)).movedim(-1, 1) for part in parts]
-    return torch.cat(parts, 1).float()
+        maps = [backbone.net.fc_norm(each.movedim(1, -1)).movedim(-1, 1) for each in maps]
+    return torch.cat(maps, 1).float()
 
 
 @torch.inference_mode()
@@ -174,7 +174,7 @@ class Whole:
 
     def cut(self, pixels: Tensor, window: tuple[int, int]) -> Tensor:
         """The pixels (C, side, side) of a window."""
-        top, left = (min(self.pixel(place, axis), self.size[axis] - self.side) for axis, place in enumerate(window))
+        top, left = (min(self.pixel(start, axis), self.size[axis] - self.side) for axis, start in enumerate(window))
         return pixels[:, top : top + self.side, left : left + self.side]
 
     def _starts(self, axis: int) -> Sequence[int]:

@@ -10,10 +10,9 @@ fitted on the same images, without a budget.
 """
 
 import csv
-import importlib.util
 import resource
 import sys
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import cli
 import numpy as np
 from results import load, measure
+from solar_cells import read_cells
 
 import evaluation
 from evaluation.results.result import Result
 from sslkit.data.held_out import held_out
-from sslkit.errors import UserError
 from sslkit.numerics.wilson import wilson
 from sslkit.terminal.tables import markdown
 
 RESULTS = "solving/elpv"
 NETWORK, QUARTERS, SEED = "efficientnet_lite0", 4, 0
-PUBLISHED = {"support vector machine": 82.44, "convolutional network": 88.42}  # Deitsch et al. 2019, table 3
 
 
 def main() -> None:
@@ -91,17 +89,6 @@ def write_quarter(quarter: int, out: Path) -> Path:
         for (image, _), label, is_test in zip(cells, y, test, strict=True):
             writer.writerow([image, ("fine", "defect")[label], "test" if is_test else "train"])
     return path
-
-
-@cache
-def read_cells() -> list[tuple[str, float]]:
-    """The path of each cell and the probability of its defect, from the installed wheel."""
-    wheel = importlib.util.find_spec("elpv_dataset")
-    if wheel is None:
-        raise UserError("there is no wheel elpv-dataset: pip install elpv-dataset")
-    folder = Path(wheel.origin).parent / "data"
-    lines = (folder / "labels.csv").read_text().split("\n")
-    return [(str(folder / line.split()[0]), float(line.split()[1])) for line in lines if line.strip()]
 
 
 def table(runs: dict[str, Any]) -> str:
