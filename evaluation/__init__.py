@@ -27,6 +27,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "draw_episodes": "evaluation.learners.episodes:draw_episodes",
         "embed": "evaluation.embedding.table:embed",
         "evaluate": "evaluation.judging.run:evaluate",
+        "evaluators": "evaluation.judging.evaluators:evaluators",
         "extract": "evaluation.features.extraction:extract",
         "few_shot": "evaluation.protocols.few_shot:few_shot",
         "fine_tune": "evaluation.protocols.fine_tune:fine_tune",

@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy.attributes(
     __name__,
     {
+        "Measure": "sslkit.training.evaluators:Measure",
         "Method": "sslkit.composition.method:Method",
         "methods": "sslkit.objectives:names",
         "load": "sslkit.models.loading:load",

@@ -120,6 +120,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     ),
     "anomaly": lambda: evaluation.anomaly("random:narrow_vit", defects(), image_size=32, device="cpu", out="defects"),
     "clustering": lambda: evaluation.clustering(features("test"), restarts=2),
+    "evaluators": lambda: evaluation.evaluators("knn", DIGITS, cache="cache", progress=False),
     "retrieval": lambda: evaluation.retrieval(ENTRY, DIGITS, draw=["worst"], out="retrieved", **QUICK),
     "linear_on_views": lambda: evaluation.linear_on_views(ENTRY, *splits(), epochs=1, device="cpu", progress=False),
     "fine_tune": lambda: evaluation.fine_tune(

@@ -136,9 +136,9 @@ def _count(result: Result, name: str) -> str:
     return f"{count} {name.replace('_', ' ')}" if count else ""
 
 
-def direction(result: Result) -> str:
+def direction(number: Result | Estimate) -> str:
     """Return an arrow for the better direction of a number that is no share, "" where it is not known."""
-    return UP if result.unit in HIGHER else DOWN if result.unit in LOWER else ""
+    return UP if number.unit in HIGHER else DOWN if number.unit in LOWER else ""
 
 
 def _legend(results: Sequence[Result]) -> list[str]:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
+from sslkit.runtime.distributed import world_size
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def process_group(runtime: Runtime) -> Iterator[Runtime]:
     device = device_of(runtime.device)
     ranks = int(os.environ.get("WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
     inside = dist.is_available() and dist.is_initialized()
-    if ranks == 1:
+    if ranks == 1 or (inside and world_size() == 1):  # the first alone, as an evaluator of a training
         yield replace(runtime, device=device)
         return
     from sslkit.runtime.processes import fabric_on  # imports Fabric

@@ -1,7 +1,7 @@
 """loss.png: what a person can judge, accuracy, rank and spread, and then the loss, its terms and their gradients."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -52,6 +52,8 @@ WORDS = {
 COLUMNS, WIDTH, HIGH = 3, 3.9, 2.7  # panels side by side; inches of a panel
 FEW, SMOOTHED = 20, 60  # rows up to which each has a dot, and from which a running median is drawn
 MARKS = 12  # most lines that mark epochs
+EVALUATED = "eval/"  # what the columns of evaluators begin with: eval/NAME/MEASURE, its ends, and eval/NAME/seconds
+LOWER, UPPER, SECONDS = "/low", "/high", "/seconds"
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,14 @@ class Judged:
     """The origin of the accuracies. k: neighbours. held_out: whether the images were not trained on.
 
     before: of the backbone before training: knn, probe, and n images; empty without labels. start: its weights.
+    evaluated: the main columns of evaluators, and whether each is shown in percent.
     """
 
     k: int = 10
     held_out: bool = True
     before: Mapping[str, float] | None = None
     start: str = "random weights"
+    evaluated: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def images(self) -> int:
@@ -77,16 +81,18 @@ class Judged:
 
 
 def plot_terms(rows: Rows, terms: Sequence[str], path: Path, judged: Judged = Judged()) -> None:
-    """Plot over the steps, in this order: accuracies of k-NN and online probe, effective rank, spread; the loss, each
-    of its terms, the shares of regularisers in the gradient.
+    """Plot over the steps, in this order: accuracies of k-NN and online probe, measures of evaluators, effective rank,
+    spread; the loss, each of its terms, the shares of regularisers in the gradient.
 
     rows: of metrics.csv. path: in the folder of the run, whose name is the title.
     """
     names = ["loss", *terms] if len(terms) > 1 else list(terms) or ["loss"]
     keys = dict.fromkeys(key for row in rows for key in row)
-    shares = [key for key in keys if key.endswith("/share")]
+    ours = [key for key in judged.evaluated if key in keys]
+    shares = [key for key in keys if key.endswith("/share") and not key.startswith(EVALUATED)]
     panels = {
         **({ACCURACIES[judged.held_out]: partial(_draw_accuracies, judged=judged)} if "knn" in keys else {}),
+        **{key: partial(_draw_measure, key=key, scale=100 if judged.evaluated[key] else 1) for key in ours},
         **({RANK: partial(_draw_value, key="rankme", floor=1.0)} if "rankme" in keys else {}),
         **({SPREAD: partial(_draw_value, key="std", floor=0.0)} if "std" in keys else {}),
         **{name: partial(_draw_term, name=name) for name in names},
@@ -101,7 +107,9 @@ def plot_terms(rows: Rows, terms: Sequence[str], path: Path, judged: Judged = Ju
         words = WORDS.get(name, "a term of the loss; falls as it is learned")
         if name in ACCURACIES.values():
             words = better() + (f"; band: 95 % interval, {judged.images:,} images" if judged.images else "")
-        panel(axis, name, words)
+        if name in ours:
+            words = "by an evaluator, from the start on; band: 95 % interval"
+        panel(axis, name.removeprefix(EVALUATED), words)
         _mark_epochs(axis, rows, label=number + columns >= len(panels))
     write_title(figure, path.parent.name)
     write_notes(figure, [" ".join(_notes(rows, terms, judged))])
@@ -170,6 +178,15 @@ def _draw_accuracies(axis: "Axes", rows: Rows, judged: Judged) -> None:
     axis.legend(frameon=False, fontsize=SMALL)
 
 
+def _draw_measure(axis: "Axes", rows: Rows, key: str, scale: float) -> None:
+    points = [row for row in rows if key in row]
+    steps = [row["step"] for row in points]
+    middle, low, high = (scale * np.array([row.get(key + end, np.nan) for row in points]) for end in ("", LOWER, UPPER))
+    axis.plot(steps, middle, color=FIRST, marker="o", markersize=4 * (len(steps) <= FEW))
+    axis.fill_between(steps, low, high, color=FIRST, alpha=0.18, lw=0)
+    axis.yaxis.set_major_formatter("{x:g} %" if scale > 1 else "{x:g}")
+
+
 def _draw_shares(axis: "Axes", rows: Rows, keys: Sequence[str]) -> None:
     for number, key in enumerate(keys):
         points = [(row["step"], row[key]) for row in rows if row.get(key, 0) > 0]
@@ -184,7 +201,7 @@ def _draw_shares(axis: "Axes", rows: Rows, keys: Sequence[str]) -> None:
 
 def _mark_epochs(axis: "Axes", rows: Rows, *, label: bool) -> None:
     """Draw a line at the end of every epoch, or of every tenth, ..., so that there are at most twelve."""
-    ends = {row["epoch"]: row["step"] for row in rows}
+    ends = {row["epoch"]: row["step"] for row in rows if row["epoch"]}
     rounded = (digit * 10**zeros for zeros in count() for digit in (1, 2, 5))
     every = next(number for number in rounded if MARKS * number >= len(ends))
     for epoch, step in ends.items():

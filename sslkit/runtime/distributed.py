@@ -4,7 +4,8 @@ N ranks equal one because every rank has the same global loss, the backward of a
 of the sum of the ranks' losses, and DDP's average divides by N again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -12,15 +13,32 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+_is_alone = False  # see `alone`
+
 
 def world_size() -> int:
     """The number of processes of this run, 1 without torch.distributed."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return dist.get_world_size() if _is_joined() else 1
 
 
 def rank() -> int:
     """The place of this process in the run, from 0."""
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+    return dist.get_rank() if _is_joined() else 0
+
+
+def _is_joined() -> bool:
+    return dist.is_available() and dist.is_initialized() and not _is_alone
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Let the first process work by itself, as if it were the only one, while the others wait for it."""
+    global _is_alone
+    before, _is_alone = _is_alone, True
+    try:
+        yield
+    finally:
+        _is_alone = before
 
 
 # Their names since PyTorch 2.14, and before.

@@ -29,6 +29,7 @@ from sslkit.terminal import say
 from sslkit.terminal.say import CALL, counted
 from sslkit.training.config import Config
 from sslkit.training.data import Data, cap
+from sslkit.training.evaluators import Evaluations
 from sslkit.training.monitor import Monitor
 from sslkit.training.quick_evaluation import features, hits, usefulness
 
@@ -41,6 +42,8 @@ def check_choice(config: Config, data: Data) -> None:
     """Raises UserError where keep=best or stop= has nothing to compare weights by."""
     asked = {"keep": config.keep, "stop": config.stop}
     named = [f"{name}={value}" for name, value in asked.items() if value not in ("last", None)]
+    if config.eval.by is not None:
+        return
     if named and data.choice is None and (data.bank is not None or data.train.item.axes or len(data.train) < FEWEST):
         raise UserError(
             f"{' and '.join(named)}: weights are compared on held-out {data.unit} with labels, of which each half has "
@@ -51,14 +54,15 @@ def check_choice(config: Config, data: Data) -> None:
 
 def describe_choice(config: Config, data: Data) -> list[str]:
     """The first line of a run on the weights that it will keep; none where these are the last."""
-    by = "finding the other view"
+    apart = "finding the other view"
     if data.choice is not None:
-        by = f"{len(data.choice.rows):,} held-out {data.unit} that no result is told on"
+        apart = f"{len(data.choice.rows):,} held-out {data.unit} that no result is told on"
+    by = config.eval.by or apart
     told = [f"the epoch that is best by {by}"] if config.keep == "best" else []
     told += [f"ends after {counted(config.stop, 'evaluation')} without gain by {by}"] if config.stop else []
     if config.init is not None and config.interpolate != 1:
         at = f"{config.interpolate} of the training's weights" if config.interpolate != AUTO else ""
-        chosen = f"the best share of the training's weights and the start's by {by}"
+        chosen = f"the best share of the training's weights and the start's by {apart}"
         few = "the training's weights alone: too few held-out images have labels to choose a share of the start's"
         told.append(f"{at} and the rest of the start's" if at else chosen if data.choice is not None else few)
     return [f"kept      {'; '.join(told)}"] if told else []
@@ -67,11 +71,12 @@ def describe_choice(config: Config, data: Data) -> list[str]:
 class Best(Hook):
     """Keeps the weights of the best epoch, and ends a run that has not gained for long.
 
-    folder: of the run. An epoch that is not evaluated is neither.
+    scorer: has the scores of an epoch. folder: of the run. An epoch that is not evaluated is neither.
     """
 
-    def __init__(self, config: Config, monitor: Monitor, folder: Path) -> None:
-        self.keeps, self.patience, self.monitor, self.file = config.keep == "best", config.stop, monitor, folder / BEST
+    def __init__(self, config: Config, scorer: Monitor | Evaluations, folder: Path) -> None:
+        self.keeps, self.patience, self.by = config.keep == "best", config.stop, config.eval.by
+        self.scorer, self.file = scorer, folder / BEST
         self.score, self.epoch, self.since, self.ended = -math.inf, 0, 0, 0
 
     def begin(self, loop: Loop) -> None:
@@ -81,8 +86,8 @@ class Best(Hook):
     def epoch_end(self, loop: Loop) -> None:
         if not (self.keeps or self.patience):
             return
-        if self.monitor.scores is not None:  # of the first process
-            self._compare(loop, float(self.monitor.scores.mean()))
+        if self.scorer.scores is not None:  # of the first process
+            self._compare(loop, float(self.scorer.scores.mean()))
         if self.patience and any(gather_objects(self.since >= self.patience)):
             self.ended = loop.epochs = loop.epoch + 1
             if loop.is_main:
@@ -107,8 +112,9 @@ class Best(Hook):
             except Exception as error:  # torch and pickle raise any class
                 why = f"the weights of the best epoch, cannot be read: {first_line(error)}"
                 raise RunFailed(f"{self.file}, {why}; start a new run") from error
-        images = 0 if self.monitor.scores is None else len(self.monitor.scores)
-        return {"epochs": self.epoch, "kept": {"epoch": self.epoch, "of": last, "score": self.score, "images": images}}
+        images = 0 if self.scorer.scores is None else len(self.scorer.scores)
+        about = {"images": images} if self.by is None else {"by": self.by}
+        return {"epochs": self.epoch, "kept": {"epoch": self.epoch, "of": last, "score": self.score, **about}}
 
     def state(self) -> dict[str, Any]:
         return {"score": self.score, "epoch": self.epoch, "since": self.since, "ended": self.ended}

@@ -110,6 +110,20 @@ class EvalConfig:
         10_000, "maximum number of images to train kNN and probe on, and to test them on", least=2, most=10**9
     )
     tsne: int = setting(2_000, "images in the picture of the embedding; 0: no picture", least=0, most=10**6)
+    protocols: str | list[str] | None = setting(
+        None,
+        "protocols that measure the start, each online evaluation and the end, such as [knn,retrieval]; the first on a "
+        "data set pays for its features; null: none",
+    )
+    data: str | list[str] | None = setting(
+        None, "of eval.protocols: a data set with labels, or a list; null: that of the run"
+    )
+    protocol_options: dict | None = setting(None, "of eval.protocols: {knn:{k:5}}")
+    by: str | None = setting(
+        None,
+        "of eval.protocols what keep=best and stop= compare epochs by: knn, or with eval.data= knn/clipart; null: see "
+        "keep",
+    )
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ def _set_apart(data: Data, config: Config, room: Room) -> Data:
 def chooses(config: Config, count: int) -> bool:
     """Return whether the run chooses weights, where so many held-out images have labels."""
     is_between = config.init is not None and config.interpolate == words.AUTO and count >= LEAST_TO_CHOOSE
-    return config.keep == "best" or config.stop is not None or is_between
+    return is_between or (config.eval.by is None and (config.keep == "best" or config.stop is not None))
 
 
 def too_few(learned: np.ndarray, asked: np.ndarray) -> bool:

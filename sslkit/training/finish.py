@@ -24,6 +24,7 @@ from sslkit.training.choosing import BEST
 from sslkit.training.config import LEAST_POINTS, Config
 from sslkit.training.data import Data, cap
 from sslkit.training.elsewhere import Elsewhere, measure_controls, measure_network
+from sslkit.training.evaluators import Evaluations
 from sslkit.training.monitor import History
 from sslkit.training.quick_evaluation import Hits, evaluate, evaluate_pixels, features, gains
 from sslkit.training.start import Start
@@ -43,6 +44,7 @@ def finish(
     *,
     start: Start,
     history: History,
+    evaluations: Evaluations,
     unreadable: set[str],
     kept: dict[str, Any],
     end: dict[str, torch.Tensor] | None,
@@ -57,12 +59,14 @@ def finish(
     lists such names is not finished, and resume=true makes all parts again.
     """
     before, k = start.judged, config.eval.k
-    judged = Judged(k, data.held_out, before, "given weights" if _init(method) else "random weights")
+    origin = "given weights" if _init(method) else "random weights"
+    judged = Judged(k, data.held_out, before, origin, evaluations.columns)
     training = cache(partial(_training_features, config, data, method))
     parts: dict[str, Callable[[], dict[str, Any] | None]] = {
         "metrics.csv": history.write,  # a resumed run may lack the file, or a part of it
         "the evaluation": lambda: {**_measure_again(method, data, k, start.right), "pixels": evaluate_pixels(data, k)},
         "the views": lambda: _measure_views(method, data, start.views, start.right),
+        "the evaluators": lambda: evaluations.of_card(method, kept["epochs"] if end is None else None),
         "other images": lambda: _measure_elsewhere(start.where, start.elsewhere, method, k),
         "the diagnostics": lambda: _diagnose(training()[0]),
         "the source head": lambda: _keep_head(entry, config, method) if end is None else None,

@@ -60,6 +60,7 @@ class History(Hook):
         self.pending: list[dict[str, Tensor]] = []
         self.unread: tuple[dict[str, int], list[str], Late, float] | None = None
         self.noted: dict[str, float] = {}
+        self.below: list[str] = []  # lines that hooks add below those of the epoch
         self.terms: list[str] = []
         self.seconds, self.images = 0.0, 0
         self.made = time.perf_counter()
@@ -75,7 +76,11 @@ class History(Hook):
 
     def epoch_begin(self, loop: Loop) -> None:
         self.started = self._counts()
-        self.noted = {}
+        self.noted, self.below = {}, []
+
+    def add_start(self, loop: Loop, columns: dict[str, float]) -> None:
+        """Add a row of the first weights."""
+        self._add({"epoch": 0, "step": 0, **columns}, loop)
 
     def batch_end(self, loop: Loop, outputs: Any, batch: Any) -> None:
         self._add_unread(loop)  # the step of this row has been checked by now
@@ -113,7 +118,7 @@ class History(Hook):
             latest = self._latest(loop.epoch + 1)
             terms = {name: latest[name] for name in self.terms if name in latest}
             epoch = Epoch(loop.epoch + 1, loop.epochs, self.noted, latest["loss"], terms, self.k, self.unit)
-            say.lines(epoch_lines(epoch, loop.module.method.weights()))
+            say.lines("\n".join([epoch_lines(epoch, loop.module.method.weights()), *self.below]))
 
     def write(self) -> None:
         """Write metrics.csv whole: rows with different keys under one header."""

@@ -32,6 +32,7 @@ from sslkit.training.config import Config, parse_settings
 from sslkit.training.data import Data, images_of, open_data, rows_to_learn
 from sslkit.training.elsewhere import open_elsewhere
 from sslkit.training.estimate import announce_cost
+from sslkit.training.evaluators import Evaluations, Evaluator, check_evaluators
 from sslkit.training.finish import Newest, finish
 from sslkit.training.loading import Unreadable, load, to_device
 from sslkit.training.machine import check_trainer, compile_networks, demand, describe_computation, fabric_of
@@ -53,6 +54,7 @@ def pretrain(
     config: Mapping[str, Any] | Config | str | None = None,
     *,
     backbone: nn.Module | str | None = None,
+    evaluators: Sequence[Evaluator] = (),
     **settings: Any,
 ) -> ZooEntry | None:
     """Pretrain a backbone and write a zoo entry; every setting and its default is in `sslkit.training.config`.
@@ -66,6 +68,7 @@ def pretrain(
         or with labels as (images, labels), a map-style Dataset, or images of `sslkit.open_images`.
     backbone: a name, or a module. Its output is the features: take off the classifier, `net.fc = nn.Identity()`. The
         module itself is trained, from the weights that it has.
+    evaluators: what measures the run on the way, see `sslkit.training.evaluators`; `evaluation.evaluators` makes them.
     init: the weights to start from, see `sslkit.zoo.start`; they name the backbone.
     Its lines are printed, unless logging is configured; `logging.getLogger("sslkit.say").setLevel("WARNING")` leaves
     only warnings.
@@ -89,6 +92,7 @@ def pretrain(
     check_choice(config, data)
     settled = settled or Settled(asked, build.choose(asked, data, module))
     model = build.build_method(settled.config, data, module)
+    check_evaluators(evaluators, settled.config, data, model)
     if asked.dry:
         from sslkit.training.dry import announce as announce_dry  # what a run does not need
 
@@ -99,7 +103,7 @@ def pretrain(
     folder, checkpoint = _place(begun, settled, model)
     if module is not None:
         _TRAINED.add(module)
-    return train(settled, data, model, folder, checkpoint)
+    return train(settled, data, model, folder, checkpoint, evaluators)
 
 
 def warn_of_trained(module: nn.Module | None) -> None:
@@ -121,14 +125,21 @@ def _place(begun: run.Begun | None, settled: Settled, model: Method) -> tuple[Pa
     return begun.folder, begun.checkpoint
 
 
-def train(settled: Settled, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
+def train(
+    settled: Settled,
+    data: Data,
+    method: Method,
+    folder: Path,
+    checkpoint: Path | None,
+    evaluators: Sequence[Evaluator] = (),
+) -> ZooEntry | None:
     """Train `method` on `data` in `folder`, from `checkpoint` if there is one.
 
     Raises KeyboardInterrupt, with the way to go on, when a signal stops it.
     """
     try:
         with own_folder(folder, "trains in") if processes.is_main() else nullcontext():
-            return _train(settled, data, method, folder, checkpoint)
+            return _train(settled, data, method, folder, checkpoint, evaluators)
     except KeyboardInterrupt as stop:
         raise KeyboardInterrupt(f"stopped; {how_to_go_on(folder)}") from stop
     except SystemExit as stop:
@@ -137,7 +148,14 @@ def train(settled: Settled, data: Data, method: Method, folder: Path, checkpoint
         raise
 
 
-def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoint: Path | None) -> ZooEntry | None:
+def _train(
+    settled: Settled,
+    data: Data,
+    method: Method,
+    folder: Path,
+    checkpoint: Path | None,
+    evaluators: Sequence[Evaluator],
+) -> ZooEntry | None:
     config = settled.config
     processes.quiet()
     if processes.is_main():
@@ -157,12 +175,16 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
     compares = origin is not None or config.keep == "best" or config.stop is not None
     how = {"every": config.eval.every, "k": config.eval.k, "compares": compares}
     monitor = Monitor(data, history, before=lambda: start.right, **how)
-    best, first = Best(config, monitor, folder), None if origin is None else weights_of(method)
+    evaluations = Evaluations(evaluators, config, data, method, history)
+    scorer = monitor if config.eval.by is None else evaluations
+    best, first = Best(config, scorer, folder), None if origin is None else weights_of(method)
     module, count = Pretraining(method, build.heads_first(config, data, method)), build.steps(config, data)
     prepare = Prepare(data, config.cache and Path(config.cache), count)  # early: a prior that does not fit ends the run
     # First: what it compiles is removed before kNN and probe.
     hooks: list[Hook] = [compile_networks(config, method)] if config.trainer.compile else []
-    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor, best, unreadable]
+    hooks += [Progress(module, config.optimizer, count), prepare, start, history, monitor]
+    hooks += [evaluations] if evaluators else []
+    hooks += [best, unreadable]
     hooks += [Patches(data, history, folder, config.eval.every)] if origin is not None else []
     if config.progress:
         hooks.append(ProgressBar(unit=data.unit, size=config.batch_size))
@@ -178,7 +200,7 @@ def _train(settled: Settled, data: Data, method: Method, folder: Path, checkpoin
         fields = best.restore_best(loop, method)
         between, end = settle_weights(config, data, method, first)
         fields |= {**between, "computed": describe_computation(loop, config)}
-        seen = {"start": start, "history": history, "unreadable": unreadable.paths}
+        seen = {"start": start, "history": history, "evaluations": evaluations, "unreadable": unreadable.paths}
         return finish(config, data, method, folder, **seen, kept=fields, end=end, asked=settled.asked)
 
 

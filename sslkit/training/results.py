@@ -8,6 +8,7 @@ from sslkit.decision import LABEL, LARGEST, RAW, READY, START, decide_shares
 from sslkit.numerics.paired import Paired
 from sslkit.numerics.wilson import units_of, with_interval
 from sslkit.training.data import Data
+from sslkit.training.evaluators import measures_of
 from sslkit.training.quick_evaluation import DRAWS
 
 FEW_LABELS = f"quick probe of 1 label a class ({DRAWS} draws)"
@@ -23,6 +24,7 @@ def list_results(card: Mapping[str, Any], data: Data) -> list[str]:
     """Return the table: of the labelled images, of those of another kind, and without labels of views and RankMe."""
     lines = [*_list_kept(card), *(_list_labelled(card, data) if card.get("after") else [])]
     lines += _list_elsewhere(card["elsewhere"]) if "elsewhere" in card else []
+    lines += _list_evaluators(card["evaluators"]) if "evaluators" in card else []
     if views := _views(card):
         lines += _list_views(*views)
     gains = [f"{name} {gain}" for name, gain in gains_of(card).items()]
@@ -52,7 +54,10 @@ def gains_of(card: Mapping[str, Any]) -> dict[str, Paired]:
 def _list_kept(card: Mapping[str, Any]) -> list[str]:
     """What the weights are, where they are not the last ones."""
     best, between = card.get("kept"), card.get("interpolation")
-    lines = [f"  weights of epoch {best['epoch']} of {best['of']}, the best on images apart"] if best else []
+    apart = "on images apart"
+    if best and "by" in best:
+        apart = f"by {best['by']}: that number is of the images that chose, so it is too good"
+    lines = [f"  weights of epoch {best['epoch']} of {best['of']}, the best {apart}"] if best else []
     if between is None:
         return lines
     lines.append(f"  weights: {between['share']:g} of the training's and {1 - between['share']:g} of the start's")
@@ -92,6 +97,18 @@ def _list_elsewhere(numbers: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _list_evaluators(numbers: Mapping[str, Any]) -> list[str]:
+    before, after = (measures_of(numbers[time]) for time in ("before", "after"))
+    return [
+        _head("by evaluators"),
+        *(
+            _row(f"{name} {measure}", str(before.get(name, {}).get(measure, "")).partition(" (")[0], "", str(number))
+            for name, measures in after.items()
+            for measure, number in [*measures.items()][:1]
+        ),
+    ]
+
+
 def _list_views(before: Mapping[str, float], pixels: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
     recall = _shares(
         "other view of an image found among all", *(m["found"] for m in (before, pixels, after)), after["n"]
@@ -124,4 +141,4 @@ def _shares(name: str, before: float, pixels: float, after: float, n: int | None
 
 def _row(name: str, before: str, pixels: str, after: str, beyond: int = 0) -> str:
     """beyond: characters at the end that stand right of the column."""
-    return f"  {name}{before:>{50 - len(name)}} {pixels:>8}   {after:>{10 + beyond}}"
+    return f"  {name}{before:>{max(1, 50 - len(name))}} {pixels:>8}   {after:>{10 + beyond}}"

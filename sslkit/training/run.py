@@ -37,7 +37,8 @@ MAY_CHANGE_INSIDE = (
     "logger",
     "log_every",
 )
-JUDGES = ("k", "max_images")  # of eval, which the accuracies of all epochs share
+JUDGES = ("k", "max_images", "by")  # of eval, which the accuracies of all epochs share
+CHOOSERS = ("protocols", "data", "protocol_options")  # likewise, where eval.by chooses weights
 UNNAMED = r"[^\w.+-]+"  # what no name of a run has
 HOOKS = {  # states that a run needs of its hooks
     "Start": ("judged", "digest", "right"),
@@ -177,7 +178,8 @@ def to_resume(asked: Config) -> Begun:
     whole, note = (None, None) if is_finished(folder) else checkpoint.newest_whole(folder, HOOKS)
     if whole is not None and begun is not None:
         before, now = begun.asked.eval, asked.eval
-        other = {f"eval.{name}": (getattr(before, name), getattr(now, name)) for name in JUDGES}
+        names = JUDGES if now.by is None else (*JUDGES, *CHOOSERS)
+        other = {f"eval.{name}": (getattr(before, name), getattr(now, name)) for name in names}
         _refuse(folder, {name: (a, b) for name, (a, b) in other.items() if a != b})
     if note and processes.is_main():
         say.warning(f"warning: {note}")
