@@ -1,6 +1,8 @@
 """AUROC and AUPRO against scikit-learn and loops in float64; distances against all pairs."""
 
 import itertools
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +99,18 @@ def test_the_nearest_distance_is_that_of_all_pairs(monkeypatch: pytest.MonkeyPat
     expected = (1 - unit[0] @ unit[1].T).min(1)
     monkeypatch.setattr(defect_scores, "BLOCK", 120)  # ten rows at a time
     assert np.abs(nearest_distance(query, bank) - expected).max() < 1e-6 and expected[3] == 1
+
+
+def test_of_a_bank_on_the_disk_a_block_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((40_000, 32)).astype(np.float32)
+    np.save(tmp_path / "bank.npy", rows)
+    bank = np.load(tmp_path / "bank.npy", mmap_mode="r")
+    whole = nearest_distance(rows[:50] + 1, rows)
+    monkeypatch.setattr(defect_scores, "BLOCK", 2**15)
+    tracemalloc.start()
+    blocks = nearest_distance(rows[:50] + 1, bank)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_allclose(blocks, whole, atol=1e-6)
+    assert peak < rows.nbytes / 5
