@@ -97,10 +97,12 @@ class Look:
 
         votes: scores are probabilities already.
         """
-        size, maps = (picture.shape[1], picture.shape[2]), [*self._maps(model, picture, scores)]
-        if not self.scales:  # the order of scores is that of probabilities
-            shares = maps[0] if votes else maps[0].softmax(0)
-            return enlarge(maps[0], size), float(shares.amax(0).mean())
+        size = (picture.shape[1], picture.shape[2])
+        if not self.scales:
+            places = place_features(model.backbone, prepare(picture, model)[None].to(model.device), self.blocks)[0]
+            whole = scores(places.flatten(1).T).T.unflatten(1, places.shape[1:]).float()
+            return enlarge(whole, size), float((whole if votes else whole.softmax(0)).amax(0).mean())
+        maps = [*self._maps(model, picture, scores)]
         axes = [
             [_bilinear(length, places, some) for length, places in zip(size, some.shape[1:], strict=True)]
             for some in maps
@@ -117,14 +119,13 @@ class Look:
         return torch.cat(classes), sure / (size[0] * size[1])
 
     def _maps(self, model: Model, picture: Tensor, scores: Scores) -> Iterator[Tensor]:
-        """Yield scores (K, g, g') of the picture as it is, or at each scale as it is and mirrored."""
+        """Yield scores (K, g, g') of the picture at each scale, as it is and mirrored."""
         grid = grid_of(model)
-        for scale in self.scales or (1.0,):
+        for scale in self.scales:
             whole = Whole.of(scale, grid, model.image_size)
             pixels = prepare(picture, model, whole.size)
             yield self._score(model, pixels, whole, scores)
-            if self.scales:
-                yield self._score(model, pixels.flip(2), whole, scores).flip(2)
+            yield self._score(model, pixels.flip(2), whole, scores).flip(2)
 
     def _score(self, model: Model, pixels: Tensor, whole: "Whole", scores: Scores) -> Tensor:
         """Scores (K, g, g') of a whole picture (C, *size), the mean of those of its windows."""

@@ -58,8 +58,11 @@ def main() -> None:
     parser.add_argument("--zoo", type=Path, default=Path("runs/retrieving"), help="of the own network and features")
     args = parser.parse_args()
     if not args.table:
-        cells = {f"{data} | {name}": partial(find_letters, name, data, args) for data in SPLITS for name in LETTERS}
-        cells |= {f"places | {name}": partial(find_places, name, args.zoo) for name in PHOTOGRAPHS}
+        cells = {
+            f"places | {name}": partial(find_places, name, args.zoo) for name in PHOTOGRAPHS
+        }  # the short ones first
+        letters = [(data, name) for data in reversed(SPLITS) for name in LETTERS]
+        cells |= {f"{data} | {name}": partial(find_letters, name, data, args) for data, name in letters}
         measure(args.results, cells)
     print(table(load(args.results)["runs"]))
 
