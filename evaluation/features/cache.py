@@ -22,7 +22,12 @@ WHAT = "the features"
 
 
 def write_features(
-    blocks: Blocks, folder: Path, width: int, beside: Mapping[str, np.ndarray], about: Mapping[str, Any]
+    blocks: Blocks,
+    folder: Path,
+    width: int,
+    beside: Mapping[str, np.ndarray],
+    about: Mapping[str, Any],
+    dtype: Any = np.float32,
 ) -> None:
     """Write the folder of the features in the blocks: without unreadable rows, and with labels and index."""
     mask = readable(blocks)
@@ -33,7 +38,7 @@ def write_features(
         array = array[mask]
         create_npy(folder / name, array.shape, array.dtype)[:] = array
     at = np.where(mask, np.cumsum(mask) - 1, -1)
-    blocks.join(ROWS, create_npy(folder / ROWS, (int(mask.sum()), width)), at)
+    blocks.join(ROWS, create_npy(folder / ROWS, (int(mask.sum()), width), dtype), at)
     (folder / INDEX).write_text(json.dumps({**about, "format": FORMAT, "files": _checksums(folder)}))
 
 

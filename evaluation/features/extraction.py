@@ -70,10 +70,10 @@ def extract(
     return features_of(loaded, reading.open(dataset, split), reading, runtime)
 
 
-def features_of(model: Model, split: Split, reading: Reading, runtime: Runtime) -> Features:
-    """Return the features of an open split; see `extract`."""
+def features_of(model: Model, split: Split, reading: Reading, runtime: Runtime, dtype: Any = np.float32) -> Features:
+    """Return the features of an open split, kept in another type than float32 if that is said; see `extract`."""
     prepared, transform = _prepare(split, model, reading)
-    job = _Job(model, prepared, transform, _settle_runtime(model, runtime))
+    job = _Job(model, prepared, transform, _settle_runtime(model, runtime), np.dtype(dtype))
     key = _key(job)
     with tempfile.TemporaryDirectory() as scratch:
         is_kept = runtime.cache is not None
@@ -107,12 +107,16 @@ def check(runtime: Runtime) -> None:
 
 @dataclass(frozen=True)
 class _Job:
-    """Model, split and transform of an extraction, and the runtime with its device and batch size settled."""
+    """Model, split and transform of an extraction, and the runtime with its device and batch size settled.
+
+    dtype: of the features that are kept.
+    """
 
     model: Model
     split: Split
     transform: dict[str, Any]
     runtime: Runtime
+    dtype: np.dtype
 
 
 def _prepare(split: Split, model: Model, reading: Reading) -> tuple[Split, dict]:
@@ -135,6 +139,7 @@ def _key(job: _Job) -> str:
     arrays = (split.y, split.ids, split.groups)
     about += ["" if array is None else hashlib.sha256(np.ascontiguousarray(array)).hexdigest() for array in arrays]
     about.append(job.runtime.precision)
+    about += [] if job.dtype == np.float32 else [job.dtype.name]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
 
@@ -154,7 +159,7 @@ def _extract(job: _Job, cache: Path, key: str) -> dict[str, Any]:
     doubts: list[str] = []
 
     def fill(blocks: Blocks, others: Others) -> None:
-        blocks.check_room(4 * job.model.width)
+        blocks.check_room(job.dtype.itemsize * job.model.width)
         job.model.backbone.to(job.runtime.device)
         if rank() == 0:
             doubts.append(contradicted.contradiction(job.model, lambda most: read_spaced(job.split.images, most)))
@@ -190,7 +195,7 @@ def _write(job: _Job, blocks: Blocks, folder: Path, doubt: str) -> None:
         "unreadable": lost,
         "doubt": doubt,
     }
-    write_features(blocks, folder, job.model.width, beside, about | job.transform)
+    write_features(blocks, folder, job.model.width, beside, about | job.transform, job.dtype)
 
 
 @torch.inference_mode()
@@ -202,9 +207,12 @@ def _run(job: _Job, blocks: Blocks, others: Others) -> None:
             is_valid = batch["index"].numpy() == rows  # an unreadable image is replaced by its neighbour
             pixels = batch["images"].to(job.runtime.device, non_blocking=True).float().div_(255)
             x = apply(job.model.backbone, job.model.name, pixels.sub_(mean).div_(std), job.runtime.precision)
+            with np.errstate(over="ignore"):  # what is too large for half precision is infinite, which is said here
+                x = x.astype(job.dtype, copy=False)
             if not np.isfinite(x[is_valid]).all():
                 raise UserError(
                     f"{job.model.name} gives features that are not finite ({job.split.name}, row {rows[0]} ff.)"
+                    f"{'' if job.dtype == np.float32 else f' as {job.dtype}'}"
                 )
             identity = {DIGESTS: batch[pixel_digest.KEY].numpy(), LIKENESS: batch[likeness.KEY].numpy()}
             blocks.write(rows, **{ROWS: x, KEPT: is_valid, **identity})

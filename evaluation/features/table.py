@@ -14,6 +14,8 @@ from evaluation.features.checks import is_no_label, of_column, of_one_hot, refus
 from sslkit.data.sources.class_names import renumber, unseen
 from sslkit.errors import UserError
 
+CHECKED = 2**26  # values that are checked at a time: 256 MiB of float32
+
 
 @dataclass(frozen=True, eq=False)
 class Features:
@@ -112,10 +114,34 @@ def match_labels(train: Any, test: Any) -> tuple[Features, Features]:
     return train, replace(test, y=y, classes=train.classes)
 
 
-def join_splits(first: Features, second: Features) -> Features:
+class JoinedRows:
+    """Rows of two arrays (n, D) and (m, D), as of one that is read where it is asked for: (n + m, D)."""
+
+    def __init__(self, first: np.ndarray, second: np.ndarray) -> None:
+        self.parts = first, second
+        self.shape = (len(first) + len(second), *first.shape[1:])
+        self.ndim, self.dtype = first.ndim, first.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """The rows of a slice, of (k,) numbers, or one."""
+        rows = np.arange(len(self))[rows]
+        first, second = self.parts
+        if rows.ndim == 0:
+            return first[rows] if rows < len(first) else second[rows - len(first)]
+        joined = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        is_first = rows < len(first)
+        joined[is_first], joined[~is_first] = first[rows[is_first]], second[rows[~is_first] - len(first)]
+        return joined
+
+
+def join_splits(first: Features, second: Features, *, in_memory: bool = True) -> Features:
     """Concatenate two splits of one data set; the ids get the split's name as a prefix.
 
-    Labels of the second are renumbered as those of the first. Raises UserError for a class that only the second has.
+    Labels of the second are renumbered as those of the first. in_memory: False leaves the features where they are.
+    Raises UserError for a class that only the second has.
     """
     if list(first.classes) != list(second.classes):
         if first.y.ndim == 2:
@@ -128,7 +154,7 @@ def join_splits(first: Features, second: Features) -> Features:
     hashes = [split.likeness for split in (first, second)]
     return replace(
         first,
-        x=np.concatenate([first.x, second.x]),
+        x=np.concatenate([first.x, second.x]) if in_memory else JoinedRows(first.x, second.x),
         y=np.concatenate([first.y, second.y]),
         ids=np.array(ids),
         groups=groups,
@@ -200,12 +226,13 @@ def _several(y: np.ndarray, where: str) -> tuple[np.ndarray, list[str]]:
 def _check_x(x: np.ndarray, where: str) -> None:
     if x.ndim != 2 or 0 in x.shape:
         raise UserError(f"{where}: features must be (N, D) with at least one row, not {x.shape}")
-    for start in range(0, len(x), 65536):  # in blocks: the rows may lie on the disk
-        finite = np.isfinite(x[start : start + 65536]).all(1)
+    block = max(CHECKED // x.shape[1], 1)  # rows at a time, as they may lie on the disk
+    for start in range(0, len(x), block):
+        finite = np.isfinite(x[start : start + block]).all(1)
         if not finite.all():
             row = start + int(np.flatnonzero(~finite)[0])
             raise UserError(f"{where}: features are NaN or infinite, the first in row {row}: was the model sound?")
-    if len(x) > 1 and all((x[start : start + 65536] == x[0]).all() for start in range(0, len(x), 65536)):
+    if len(x) > 1 and all((x[start : start + block] == x[0]).all() for start in range(0, len(x), block)):
         raise UserError(f"{where}: all {len(x)} rows of features are equal: were the weights loaded?")
 
 

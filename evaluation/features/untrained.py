@@ -9,7 +9,7 @@ from sslkit.backbones import words
 from sslkit.errors import UserError
 from sslkit.models.digest import weights_digest
 from sslkit.models.model import Model
-from sslkit.models.pooling import LayerPooling, TokenPooling
+from sslkit.models.pooling import LevelPooling
 from sslkit.runtime.device import use_seed
 from sslkit.zoo.start import start
 
@@ -61,7 +61,7 @@ def _network(model: Model) -> nn.Module | None:
         except UserError:
             return None
     backbone = model.backbone
-    if isinstance(backbone.net, (TokenPooling, LayerPooling)):
+    if isinstance(backbone.net, LevelPooling):
         return None
     if backbone.recipe.name in backbones.NARROW or words.is_untrained(model.name):
         try:

@@ -5,16 +5,15 @@ probe of DINOv2 (Oquab et al. 2023, arXiv 2304.07193): 13 learning rates, 12,500
 """
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
+from evaluation.learners.descent import Saved, descend
 from evaluation.results.measures import map11
-from sslkit.data.loader import EpochBatches
 from sslkit.errors import UserError
 from sslkit.layers.heads import UnitLength
 from sslkit.numerics.schedules import cosine
@@ -107,11 +106,15 @@ class Grid:
 
 @dataclass(frozen=True)
 class Heads:
-    """H linear classifiers of scaled features. weight: (H, K, D), bias: (H, K), float32."""
+    """H linear classifiers of scaled features. weight: (H, K, D), bias: (H, K), float32.
+
+    columns: (D,) of the features that they read; None: all.
+    """
 
     weight: Tensor
     bias: Tensor
     scaling: Scaling
+    columns: np.ndarray | None = None
 
     def scores(self, x: np.ndarray, rows: np.ndarray) -> Iterator[Tensor]:
         """Yield scores (H, n, K) of blocks of rows of x, in order."""
@@ -119,12 +122,12 @@ class Heads:
             yield torch.stack([*self._blocks(x, rows[start : start + BLOCK])])
 
     def _blocks(self, x: np.ndarray, rows: np.ndarray) -> Iterator[Tensor]:
-        block = torch.from_numpy(self.scaling(x[rows])).to(self.weight)
+        block = _columns_of(torch.from_numpy(self.scaling(x[rows])).to(self.weight), self.columns)
         return (torch.addmm(bias, block, weight.T) for weight, bias in zip(self.weight, self.bias, strict=True))
 
     def scores_of(self, head: int, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the scores (n, K) of one head."""
-        alone = Heads(self.weight[head : head + 1], self.bias[head : head + 1], self.scaling)
+        alone = replace(self, weight=self.weight[head : head + 1], bias=self.bias[head : head + 1])
         return np.concatenate([scores[0].cpu().numpy() for scores in alone.scores(x, rows)])
 
 
@@ -136,32 +139,51 @@ def train_heads(
     grid: Grid,
     scaling: Scaling,
     runtime: Runtime,
-) -> Heads:
+    inputs: Sequence[np.ndarray | None] = (None,),
+    saved: Saved | None = None,
+) -> list[Heads]:
     """Train every head of a grid on the same batches, from zero, with PyTorch's SGD with momentum 0.9.
 
     x: (N, D), memory-mapped or not. rows: (n,) to train on. y: (n,) int64 labels of these rows, or (n, K) of
     1, -1, 0 (does not count). classes: K. The seed is of the order of the rows.
+    inputs: columns of x, see `Heads`; each has all heads of the grid. saved: see `descend`.
+    Returns the heads of each input.
     """
     device = runtime.device
     settings = torch.tensor(grid.heads(), device=device)
     rates, decays = settings[:, 0] * grid.rows_a_step(len(rows)) / 256, settings[:, 1]
-    parameters = (
-        torch.zeros(len(settings), classes, x.shape[1], device=device),
-        torch.zeros(len(settings), classes, device=device),
-    )
+    widths = [x.shape[1] if columns is None else len(columns) for columns in inputs]
+    parameters = [
+        tensor
+        for width in widths
+        for tensor in (
+            torch.zeros(len(settings), classes, width, device=device),
+            torch.zeros(len(settings), classes, device=device),
+        )
+    ]
     speeds = [torch.zeros_like(value) for value in parameters]
+    heads = [
+        Heads(weight, bias, scaling, columns)
+        for weight, bias, columns in zip(parameters[::2], parameters[1::2], inputs, strict=True)
+    ]
     target = torch.from_numpy(y).to(device)
-    places = _places(len(rows), grid, runtime.seed)
-    hidden = None if runtime.progress else True  # None: only on a terminal
-    for step, at in enumerate(tqdm(places, "heads", grid.iterations, leave=False, disable=hidden)):
+
+    def step(number: int, at: np.ndarray) -> None:
         batch = torch.from_numpy(scaling(x[rows[at]])).float().to(device)
-        slopes = gradients(*parameters, batch, target[torch.from_numpy(at).to(device)])
-        slopes[0].add_(decays[:, None, None] * parameters[0])
-        factor = rates * cosine(step, grid.iterations)
-        for value, speed, slope in zip(parameters, speeds, slopes, strict=True):
-            speed.mul_(MOMENTUM).add_(slope)
-            value -= factor.view(-1, *[1] * (value.dim() - 1)) * speed
-    return Heads(*parameters, scaling)
+        labels, factor = target[torch.from_numpy(at).to(device)], rates * cosine(number, grid.iterations)
+        for each, (speed, speed_of_bias) in zip(heads, zip(speeds[::2], speeds[1::2], strict=True), strict=True):
+            slope, slope_of_bias = gradients(each.weight, each.bias, _columns_of(batch, each.columns), labels)
+            slope.add_(decays[:, None, None] * each.weight)
+            each.weight.sub_(factor[:, None, None] * speed.mul_(MOMENTUM).add_(slope))
+            each.bias.sub_(factor[:, None] * speed_of_bias.mul_(MOMENTUM).add_(slope_of_bias))
+
+    how = {"n": len(rows), "batch_size": grid.rows_a_step(len(rows)), "iterations": grid.iterations}
+    descend(step, [*parameters, *speeds], label="heads", runtime=runtime, saved=saved, **how)
+    return heads
+
+
+def _columns_of(batch: Tensor, columns: np.ndarray | None) -> Tensor:
+    return batch if columns is None else batch[:, torch.from_numpy(columns).to(batch.device)]
 
 
 def gradients(weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,14 +205,22 @@ def gradients(weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> tuple[Tenso
 
 def judge_heads(heads: Heads, x: np.ndarray, rows: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
     """Return the metric (H,) of each head on some rows; NaN for a diverged head. y: the labels of these rows."""
-    broken = ~(heads.weight.isfinite().all(2).all(1) & heads.bias.isfinite().all(1)).cpu().numpy()
+    sound = heads.weight.isfinite().all(2).all(1) & heads.bias.isfinite().all(1)
+    return judge_scores(heads.scores(x, rows), sound, y, metric)
+
+
+def judge_scores(scores: Iterator[Tensor], sound: Tensor, y: np.ndarray, metric: str) -> np.ndarray:
+    """Return the metric (H,) of scores (H, n, K) of blocks of rows; NaN where one of `sound` (H,) is False.
+
+    y: the labels of all rows.
+    """
     if metric == "map11":
-        scores = np.nan_to_num(torch.cat(list(heads.scores(x, rows)), 1).cpu().numpy())
-        values = np.array([map11(score, y) for score in scores])
+        together = np.nan_to_num(torch.cat(list(scores), 1).cpu().numpy())
+        values = np.array([map11(score, y) for score in together])
     else:
-        guesses = torch.cat([_top_class(scores) for scores in heads.scores(x, rows)], 1).cpu().numpy()
+        guesses = torch.cat([_top_class(block) for block in scores], 1).cpu().numpy()
         values = np.array([accuracy(guess, y, metric) for guess in guesses])
-    return np.where(broken, np.nan, values)
+    return np.where(sound.cpu().numpy(), values, np.nan)
 
 
 def _top_class(scores: Tensor) -> Tensor:
@@ -210,18 +240,6 @@ def mean_of(values: np.ndarray, y: np.ndarray, metric: str) -> float:
         return float(values.mean())
     counts = np.bincount(y)
     return float((np.bincount(y, weights=values)[counts > 0] / counts[counts > 0]).mean())
-
-
-def _places(n: int, grid: Grid, seed: int) -> Iterator[np.ndarray]:
-    """Yield row indices (B,) for each iteration; an incomplete last batch of an epoch is dropped."""
-    batches = EpochBatches(n, grid.rows_a_step(n), seed)
-
-    def endless() -> Iterator[list[int]]:
-        for epoch in itertools.count():
-            batches.set_epoch(epoch)
-            yield from batches
-
-    return map(np.array, itertools.islice(endless(), grid.iterations))
 
 
 def _blocks(x: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -116,13 +116,19 @@ class Subject:
 
     model: loaded. data: as `evaluation.datasets.open_split` takes it. reading: of the data.
     shared: what `once` opened of the data, one mapping for all models that are judged on them.
+    dtype: of the features; of other than float32, train and val are not joined in memory.
     """
 
     model: Model
     data: Any
     reading: Reading = Reading()
     shared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    _features: dict[str, Features] = field(default_factory=dict, repr=False)
+    dtype: Any = np.float32
+    _features: dict[Hashable, Features] = field(default_factory=dict, repr=False)
+
+    def with_features(self, model: Model, dtype: Any = np.float32) -> "Subject":
+        """Return the same subject with other features of its network; `with_notes` of both knows them."""
+        return replace(self, model=model, dtype=dtype)
 
     def once(self, part: Hashable, opening: Callable[[], T]) -> T:
         """Return what `opening` gives of a part of the data, opened once for all models."""
@@ -151,9 +157,11 @@ class Subject:
 
     def features(self, split: str, runtime: Runtime) -> Features:
         """Return the features of a split; they are extracted once for all protocols."""
-        if split not in self._features:
-            self._features[split] = features_of(self.model, self.open_split(split), self.reading, runtime)
-        return self._features[split]
+        key = (self.model.digest, split)
+        if key not in self._features:
+            opened = self.open_split(split)
+            self._features[key] = features_of(self.model, opened, self.reading, runtime, self.dtype)
+        return self._features[key]
 
     def check_train_and_test(self, protocol: str, *, several: bool = False) -> None:
         """Check that a classifier can learn from the training images and be judged by the test images.
@@ -259,10 +267,10 @@ class Subject:
         return [self.open_split(name) for name in dict.fromkeys(names) if name in self.splits]
 
     def _join(self, first: Features, second: Features) -> Features:
-        name = f"{first.split}+{second.split}"
-        if name not in self._features:
-            self._features[name] = join_splits(first, second)
-        return self._features[name]
+        key = (self.model.digest, f"{first.split}+{second.split}")
+        if key not in self._features:
+            self._features[key] = join_splits(first, second, in_memory=self.dtype is np.float32)
+        return self._features[key]
 
     def require_split(self, name: str) -> str:
         """Return the name. Raises UserError for data without such a split."""

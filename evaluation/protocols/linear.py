@@ -20,13 +20,10 @@ from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads,
 from evaluation.learners.linear_parts import Parts, parts_of
 from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
 from evaluation.protocols import linear_aug
+from evaluation.protocols._judged import judged
 from evaluation.protocols._linear_options import LBFGS, Options, check_on_features, check_together
 from evaluation.protocols.base import Subject, Terminal, among
-from evaluation.results import unseen
-from evaluation.results.class_means import mean_per_class
-from evaluation.results.measures import measure, right_by_largest
-from evaluation.results.result import Result, rows_digest
-from sslkit.data.copies import near_in_train
+from evaluation.results.result import Result
 from sslkit.runtime.callers import public
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
@@ -99,14 +96,16 @@ def fit_classifier(train: Any, test: Any, options: Options, runtime: Runtime, va
     fitted = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
     fitted = replace(fitted, classes=tuple(train.classes[label] for label in parts.labels))
     drawn = parts.chosen_by == "held-out train" or recipe == "grid"
-    result = _result(
+    result = judged(
         {"train": train, "test": test} | ({} if val is None else {"val": val}),
         parts,
-        fitted,
+        fitted.scores,
+        protocol="linear",
         recipe=f"{recipe} on frozen features, {SCALES[scale]}",
         seeds=[seed] if drawn else [],
         seconds=time.perf_counter() - start,
-        about={"scale": scale, "chosen_by": parts.chosen_by, "device": runtime.device},
+        converged=fitted.converged,
+        details={"scale": scale, "chosen_by": parts.chosen_by, "device": runtime.device, **fitted.details},
     )
     return result, fitted
 
@@ -174,7 +173,7 @@ def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Fitted:
     """Train all heads at once and select the best on validation."""
     learn, judge, test = parts.learn, parts.judge, parts.test
     scaling = Scaling.measure(learn.x, learn.rows, scale)
-    heads = train_heads(learn.x, learn.rows, learn.y, parts.classes, grid, scaling, runtime)
+    [heads] = train_heads(learn.x, learn.rows, learn.y, parts.classes, grid, scaling, runtime)
     values = judge_heads(heads, judge.x, judge.rows, judge.y, parts.metric)
     penalties = [(decay, -lr) for lr, decay in grid.heads()]  # at equal decay the smaller rate stays closer to 0
     chosen = best(values, lambda head: judge.loss(heads.scores_of(head, judge.x, judge.rows), parts.metric), penalties)
@@ -198,54 +197,6 @@ def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Fitted:
         beta = inverse_temperature(heads.scores_of(chosen, judge.x, judge.rows), judge.y)
     scores = heads.scores_of(chosen, test.x, test.rows)
     return Fitted(scaling.fold(weight, bias), (), scores, test.y, beta, None, details)
-
-
-def _result(
-    given: dict[str, Features],
-    parts: Parts,
-    fitted: Fitted,
-    *,
-    recipe: str,
-    seeds: list[int],
-    seconds: float,
-    about: dict[str, Any],
-) -> Result:
-    scores = fitted.scores
-    test, metric = given["test"], parts.metric
-    learned = [given[name] for name in given if name != "test"]
-    near = near_in_train([features.likeness for features in learned], test.likeness)
-    in_train = np.isin(test.images, np.concatenate([features.images for features in learned]))
-    y, groups = parts.test.y, unseen.take(test.groups, parts.test.rows)
-    estimate, others, right = measure(scores, y, metric, groups)
-    sorted_in_train = in_train[parts.test.rows]
-    others |= unseen.beside(
-        sorted_in_train, lambda rows: measure(scores[rows], y[rows], metric, unseen.take(groups, rows))[0]
-    )
-    if metric == "top1":
-        others["mean_per_class"] = mean_per_class(right, y, groups)
-    outcomes = None
-    if right is not None:
-        outcomes = np.empty(len(right), bool)
-        outcomes[parts.test.rows] = right  # in the given order of the test rows
-    return Result.from_estimate(
-        estimate,
-        protocol="linear",
-        recipe=recipe,
-        metric=metric,
-        model=test.model,
-        data=test.data,
-        others=others,
-        seeds=seeds,
-        digests={name: features.digest for name, features in given.items()},
-        converged=fitted.converged,
-        leaky=parts.chosen_by == "test" or unseen.is_leaky(in_train),
-        seconds=seconds,
-        details={**about, **unseen.details(in_train, near), **fitted.details},
-        outcomes=outcomes,
-        groups=None if outcomes is None else test.groups,
-        largest=None if outcomes is None else right_by_largest(test.y),
-        paired_on="" if outcomes is None else rows_digest(test.ids, test.y),
-    )
 
 
 def _warn_of_doubles(train: Features, val: Features) -> None:

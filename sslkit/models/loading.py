@@ -80,7 +80,8 @@ def load(model: Any, *, backbone: nn.Module | None = None, loading: Loading) -> 
         hub, an sslkit Method, or an nn.Module (B, C, S, S) -> (B, D).
         A module is copied: the original keeps its mode and its device. A word with @class, @mean or @class+mean at
         its end takes these tokens of a ViT as the features, instead of those that it pools itself; with @layer1,
-        @layer2, ... the mean over the positions after that layer (see `pooling.LayerPooling`).
+        @layer2, ... the mean over the positions after that layer; with @last4.both class tokens of the last four
+        blocks and the mean of the last one's patches (see `pooling.LevelPooling`).
     backbone: a module like the one that a program gave to the training of an entry, whose weights a copy of it gets.
     Raises UserError for other values, for weights that do not fit, and for untrusted code.
     """
@@ -125,13 +126,17 @@ _KINDS = (
 )
 
 
-def at_pooling(model: Model, pooling: str) -> Model:
-    """The model with another pooling or layer; its results are kept apart from those of its zoo entry.
+def at_pooling(model: Model, *poolings: str) -> Model:
+    """The model with another pooling or layer, or with several side by side, each part of these once.
 
-    Raises UserError for one that it has not.
+    Its results are kept apart from those of its zoo entry. Raises UserError for one that it has not.
     """
-    name = f"{model.name}@{pooling}"
-    backbone = pool(model.backbone, pooling, name)
+    name = f"{model.name}@{','.join(poolings)}"
+    return with_backbone(model, pool(model.backbone, poolings, name), name)
+
+
+def with_backbone(model: Model, backbone: Backbone, name: str) -> Model:
+    """The model with other features of its network, without what belongs to its own ones."""
     return replace(
         model,
         backbone=backbone,

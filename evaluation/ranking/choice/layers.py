@@ -5,7 +5,7 @@ found[0].chosen, found[0].corrected, found[0].own
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ import torch
 
 from evaluation.datasets import Reading, Split
 from evaluation.features.extraction import features_of
+from evaluation.features.levels import open_levels
+from evaluation.features.table import Features
 from evaluation.features.zoo_members import load_member
 from evaluation.ranking.inputs.samples import ON_CPU, as_sample
 from evaluation.ranking.resampling import half, of_part
@@ -23,15 +25,13 @@ from evaluation.results.choice import level_scores
 from evaluation.transferability.base import Sample
 from sslkit.errors import UserError
 from sslkit.files.writing import write_text
-from sslkit.models.loading import at_pooling
 from sslkit.models.model import Model
-from sslkit.models.pooling import POOLINGS, layers
+from sslkit.models.pooling import OWN, readable_words
 from sslkit.runtime.context import Runtime
 from sslkit.terminal.tables import align
 
 SPLITS = 10  # random divisions of the images into halves: a round number
 FILE = "-layers.json"  # end of the name of the layers' file, beside that of the ranking
-OWN = "own"  # the features that the network pools itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +80,13 @@ def best_layers(
     by_model = []
     for name, member in models.items():
         model = load_member(member)
-        names = (*_readable(model), OWN)
+        words = readable_words(model.backbone)
+        names = (*words, OWN)
         runtime.say(f"layers of {name}: {', '.join(names)}")
-        samples = []
-        for layer in names:
-            features = features_of(model if layer == OWN else at_pooling(model, layer), task, reading, runtime)
-            samples.append(as_sample(features, runtime=replace(ON_CPU, seed=runtime.seed)))
+        samples = [
+            as_sample(features, runtime=replace(ON_CPU, seed=runtime.seed))
+            for features in _by_layer(model, words, task, reading, runtime)
+        ]
         by_model.append(of_samples(name, names, samples, spec, splits, seed=runtime.seed))
     return sorted(by_model, key=lambda one: -np.nan_to_num(one.corrected, nan=-np.inf))
 
@@ -127,16 +128,15 @@ def of_samples(
     return Layers(name, tuple(names), whole, float(picked.mean()), float(own_scores.mean()), better)
 
 
-def _readable(model: Model) -> tuple[str, ...]:
-    """Return the poolings and layers that the network has, beside its own features."""
-    readable = []
-    for layer in (*layers(model.backbone), *POOLINGS):
-        try:
-            at_pooling(model, layer)
-        except UserError:
-            continue
-        readable.append(layer)
-    return tuple(readable)
+def _by_layer(
+    model: Model, words: Sequence[str], task: Split, reading: Reading, runtime: Runtime
+) -> Iterator[Features]:
+    """Yield the features of each layer, which one pass gives, and those that the network pools itself."""
+    if words:
+        levels = open_levels(model, words)
+        features = features_of(levels.model, task, reading, runtime)
+        yield from (replace(features, x=features.x[:, columns]) for columns in levels.columns.values())
+    yield features_of(model, task, reading, runtime)
 
 
 def _best(scores: np.ndarray) -> int:

@@ -62,7 +62,7 @@ def test_gradients_are_autograds(labels: np.ndarray, generator: torch.Generator)
 def test_heads_are_those_of_torch_one_by_one(labels: np.ndarray) -> None:
     grid = Grid((0.01, 0.1, 1.0), (0.0, 0.01), iterations=25, batch_size=64)
     scaling = Scaling.measure(X, ROWS, "standardize")
-    heads = train_heads(X, ROWS, labels[ROWS], 10, grid, scaling, Runtime(device="cpu", seed=3, progress=False))
+    [heads] = train_heads(X, ROWS, labels[ROWS], 10, grid, scaling, Runtime(device="cpu", seed=3, progress=False))
     x, y = torch.from_numpy(scaling(X[ROWS])).float(), torch.from_numpy(labels[ROWS])
     batches = EpochBatches(400, 64, 3)  # 6 an epoch
     order = []
@@ -89,7 +89,7 @@ def test_the_rate_is_that_of_the_rows_in_a_step() -> None:
     large, small = (
         train_heads(
             X, few, Y[few], 10, Grid((0.1,), iterations=3, batch_size=size), Scaling.measure(X, few, "l2"), runtime
-        )
+        )[0]
         for size in (1024, 64)
     )
     assert torch.equal(large.weight, small.weight)
@@ -99,7 +99,7 @@ def test_heads_are_judged_by_the_metric() -> None:
     grid = Grid((0.001, 0.1), iterations=40, batch_size=128)
     scaling = Scaling.measure(X, ROWS, "l2")
     new = np.arange(1500, 400, -1)
-    heads = train_heads(X, ROWS, Y[ROWS], 10, grid, scaling, QUIET)
+    [heads] = train_heads(X, ROWS, Y[ROWS], 10, grid, scaling, QUIET)
     scores = [heads.scores_of(head, X, new) for head in (0, 1)]
     w, b = heads.weight[1].double().numpy(), heads.bias[1].double().numpy()
     np.testing.assert_allclose(scores[1], normalize(X[new].astype(float)) @ w.T + b, atol=1e-4)
@@ -116,7 +116,7 @@ def test_heads_are_judged_by_the_metric() -> None:
 
 def test_a_head_that_diverged_is_worth_nothing() -> None:
     grid = Grid((0.1, 1e30), (0.0, 0.1), iterations=30, batch_size=64)
-    heads = train_heads(X, ROWS, Y[ROWS], 10, grid, Scaling.measure(X, ROWS, "none"), QUIET)
+    [heads] = train_heads(X, ROWS, Y[ROWS], 10, grid, Scaling.measure(X, ROWS, "none"), QUIET)
     values = judge_heads(heads, X, ROWS, Y[ROWS], "top1")
     assert np.isnan(values[3]) and values[0] > 0.5
 
