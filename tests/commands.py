@@ -29,6 +29,7 @@ COMMANDS = {
 
 PROTOCOLS = {  # the function of each protocol in Python, of features or a model
     "anomaly": "evaluation.protocols.anomaly:anomaly",
+    "attentive": "evaluation.protocols.attentive:attentive",
     "clustering": "evaluation.protocols.clustering:clustering",
     "crowding": "evaluation.protocols.crowding:crowding",
     "few_shot": "evaluation.protocols.few_shot:few_shot",
@@ -40,6 +41,7 @@ PROTOCOLS = {  # the function of each protocol in Python, of features or a model
     "view_retrieval": "evaluation.protocols.view_retrieval:view_retrieval",
     "retrieval": "evaluation.protocols.retrieval:retrieval",
     "linear": "evaluation.protocols.linear:linear_probe",
+    "linear_grid": "evaluation.protocols.linear_grid:linear_grid",
     "linear_aug": "evaluation.protocols.linear_aug:linear_on_views",
     "linear_seg": "evaluation.tasks.segmentation.protocols.linear_seg:linear_seg",
     "semi_supervised": "evaluation.protocols.semi_supervised:semi_supervised",

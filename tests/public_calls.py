@@ -119,9 +119,11 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
         "random:narrow_vit", DIGITS, image_size=32, n_images=64, out="patches", device="cpu"
     ),
     "anomaly": lambda: evaluation.anomaly("random:narrow_vit", defects(), image_size=32, device="cpu", out="defects"),
+    "attentive": lambda: evaluation.attentive(ENTRY, DIGITS, grid={"iterations": 5}, out="probes", **QUICK),
     "clustering": lambda: evaluation.clustering(features("test"), restarts=2),
     "evaluators": lambda: evaluation.evaluators("knn", DIGITS, cache="cache", progress=False),
     "retrieval": lambda: evaluation.retrieval(ENTRY, DIGITS, draw=["worst"], out="retrieved", **QUICK),
+    "linear_grid": lambda: evaluation.linear_grid(ENTRY, DIGITS, grid={"iterations": 5}, out="grid", **QUICK),
     "linear_on_views": lambda: evaluation.linear_on_views(ENTRY, *splits(), epochs=1, device="cpu", progress=False),
     "fine_tune": lambda: evaluation.fine_tune(
         ENTRY, DIGITS, grid={"lr": [0.01]}, extend=False, steps=2, seeds=[0, 1], out="tuned", workers=2, **QUICK

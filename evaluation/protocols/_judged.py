@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.features.table import Features
+from evaluation.learners.linear_heads import Grid
 from evaluation.learners.linear_parts import Parts
 from evaluation.results import unseen
 from evaluation.results.class_means import mean_per_class
@@ -15,8 +16,11 @@ from evaluation.results.result import Result, rows_digest
 from evaluation.tuning.checkpoint import Checkpoint
 from evaluation.tuning.recorded import checkpoint_of
 from sslkit.data.copies import near_in_train
+from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
+
+HELD_OUT = 0.1  # of the training images, by which a grid is chosen: DINOv2's and CAPI's
 
 
 def judged(
@@ -77,3 +81,19 @@ def unfinished(protocol: str, key: Mapping[str, Any], runtime: Runtime) -> Check
     if runtime.out is None or rank() > 0:
         return None
     return checkpoint_of(Path(runtime.out) / f"{protocol}.jsonl", {**key, "seed": runtime.seed}, runtime.save_seconds)
+
+
+def require_finite(scores: np.ndarray, protocol: str, lr: float) -> None:
+    """Raises UserError for scores of a final fit that diverged."""
+    if not np.isfinite(scores).all():
+        raise UserError(f"{protocol}: the fit to all training images diverged at learning rate {lr:g}: give lower ones")
+
+
+def at_edge(lr: float, grid: Grid) -> bool:
+    """Return whether a rate is an end of several."""
+    return len(set(grid.learning_rates)) > 1 and lr in (min(grid.learning_rates), max(grid.learning_rates))
+
+
+def number_of(value: float) -> float | None:
+    """Return a value of a setting that was tried; None for NaN, of one that diverged."""
+    return None if np.isnan(value) else float(value)

@@ -20,7 +20,7 @@ from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads,
 from evaluation.learners.linear_parts import Parts, parts_of
 from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
 from evaluation.protocols import linear_aug
-from evaluation.protocols._judged import judged
+from evaluation.protocols._judged import HELD_OUT, at_edge, judged, number_of
 from evaluation.protocols._linear_options import LBFGS, Options, check_on_features, check_together
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results.result import Result
@@ -29,7 +29,7 @@ from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
 from sslkit.terminal import say
 
-SHARE = {"lbfgs": 0.2, "grid": 0.1}  # held-out share of the training images
+SHARE = {"lbfgs": 0.2, "grid": HELD_OUT}  # held-out share of the training images
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,17 +178,13 @@ def _grid(parts: Parts, grid: Grid, scale: str, runtime: Runtime) -> Fitted:
     penalties = [(decay, -lr) for lr, decay in grid.heads()]  # at equal decay the smaller rate stays closer to 0
     chosen = best(values, lambda head: judge.loss(heads.scores_of(head, judge.x, judge.rows), parts.metric), penalties)
     settings = [{"lr": lr, "weight_decay": decay} for lr, decay in grid.heads()]
-    tried = [
-        {**setting, "value": None if np.isnan(value) else float(value)}
-        for setting, value in zip(settings, values, strict=True)
-    ]
-    rates = [setting["lr"] for setting in settings]
+    tried = [{**setting, "value": number_of(value)} for setting, value in zip(settings, values, strict=True)]
     details = {
         **settings[chosen],
         "iterations": grid.iterations,
         "batch_size": grid.rows_a_step(len(learn.rows)),
         "rows": len(learn.rows),
-        "at_edge": len(set(rates)) > 1 and rates[chosen] in (min(rates), max(rates)),
+        "at_edge": at_edge(settings[chosen]["lr"], grid),
         "tried": tried,
     }
     weight, bias = (values[chosen].double().cpu().numpy() for values in (heads.weight, heads.bias))

@@ -7,6 +7,8 @@ PROTOCOLS = {
     "knn": "nearest neighbours",
     "linear": "linear probe",
     "linear_aug": "linear probe on views",
+    "linear_grid": "linear probes of layers",
+    "attentive": "attentive probe",
     "few_shot": "few-shot",
     "fine_tune": "fine-tuning",
     "semi_supervised": "few labels",

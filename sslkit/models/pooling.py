@@ -16,6 +16,7 @@ from sslkit.errors import UserError, format_value
 POOLINGS = ("class", "mean", "class+mean")
 CLASS, MEAN, BOTH = "class", "mean", "both"
 LAST_POOLINGS = (CLASS, MEAN, BOTH)
+UNREADABLE = "its layers cannot be read"
 OWN = "own"  # the features that the network pools itself
 _RAW = "raw"  # the mean over the positions, not normalised
 _LAYER = re.compile(r"layer(\d+)")
@@ -106,7 +107,7 @@ def parts_of(own: Backbone, pooling: str, name: str) -> tuple[Part, ...]:
     if pooling == OWN:
         return ((0, OWN),)
     if _LAYER.fullmatch(pooling) and pooling not in has:
-        these = f"it has {', '.join(has)}" if has else "its layers cannot be read"
+        these = f"it has {', '.join(has)}" if has else UNREADABLE
         raise UserError(f"model {name}: {own.recipe.name} has no {pooling}: {these}")
     if match := _LAYER.fullmatch(pooling):
         return ((int(match[1]), _RAW),)
@@ -120,7 +121,8 @@ def _last_parts(own: Backbone, count: int, kind: str, name: str) -> tuple[Part, 
     """The last `count` layers, the last one first; BOTH has the mean of the last alone, as DINOv2's."""
     depth = len(layers(own))
     if not 1 <= count <= depth:
-        raise UserError(f"model {name}: {own.recipe.name} has {depth} layers, so there are no last {count}")
+        these = f"has {depth} layers, so there are no last {count}" if depth else f"has no blocks: {UNREADABLE}"
+        raise UserError(f"model {name}: {own.recipe.name} {these}")
     last = range(depth, depth - count, -1)
     if kind == MEAN and not own.is_vit:
         return tuple((layer, _RAW) for layer in last)

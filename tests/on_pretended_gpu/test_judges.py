@@ -23,7 +23,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 OPTIONS: dict[str, dict[str, Any]] = {
     "action": {"epochs": 1, "batch_size": 8, "stride": 2, "clips": 2, "crops": 1},
     "anomaly": {"shots": [1], "draws": 2},
+    "attentive": {"grid": {"iterations": 5}},
     "clustering": {"restarts": 2},
+    "linear_grid": {"grid": {"iterations": 5}},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2},
     "few_shot": {"n_way": 3, "n_query": 3, "episodes": 20},
     "fine_tune": {"grid": {"lr": [0.01], "weight_decay": [0.0]}, "steps": 3, "batch_size": 16, "crop": (0.6, 1.0)},

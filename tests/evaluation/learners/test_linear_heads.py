@@ -125,3 +125,15 @@ def test_bad_grids() -> None:
     for bad in ({"learning_rates": ()}, {"learning_rates": (0.1, -1)}, {"weight_decays": (-1,)}, {"iterations": 0}):
         with pytest.raises(UserError, match=next(iter(bad))):
             Grid(**bad)
+
+
+def test_heads_of_several_inputs_are_those_of_each_alone() -> None:
+    grid = Grid((0.01, 0.1), (0.0, 0.01), iterations=20, batch_size=64)
+    inputs = [np.arange(10, 40), np.array([3, 60, 20])]
+    together = train_heads(X, ROWS, Y[ROWS], 10, grid, Scaling.measure(X, ROWS, "standardize"), QUIET, inputs)
+    for heads, columns in zip(together, inputs, strict=True):
+        x = X[:, columns]
+        [alone] = train_heads(x, ROWS, Y[ROWS], 10, grid, Scaling.measure(x, ROWS, "standardize"), QUIET)
+        torch.testing.assert_close(heads.weight, alone.weight)
+        torch.testing.assert_close(heads.bias, alone.bias)
+        np.testing.assert_allclose(heads.scores_of(1, X, ROWS), alone.scores_of(1, x, ROWS), atol=1e-5)

@@ -26,6 +26,8 @@ SMALL = {
     "lidar": {"q": 2, "n_images": 40},
     "view_retrieval": {"n_images": 40},
     "linear_aug": {"epochs": 1},
+    "attentive": {"grid": {"iterations": 20}},
+    "linear_grid": {"grid": {"iterations": 20}},
     "action": {"features": "once", "epochs": 1, "frames": 4, "stride": 2, "clips": 1, "crops": 1},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2},
     "segmentation": {"schedule": "smoke", "steps": 1, "batch_size": 2},
