@@ -31,11 +31,11 @@ def open_levels(model: Model, poolings: Sequence[str]) -> Levels:
     net = joined.net
     with torch.inference_mode():
         pixels = torch.zeros(1, *model.backbone.input_shape()).to(next(net.parameters()))
-        widths = [part.shape[1] for part in net.pooled(pixels)]
+        widths = [features.shape[1] for features in net.pool_parts(pixels)]
     starts = np.cumsum([0, *widths])
-    place = {part: np.arange(*starts[at : at + 2]) for at, part in enumerate(net.parts)}
+    by_part = {key: np.arange(*starts[at : at + 2]) for at, key in enumerate(net.parts)}
     columns = {
-        pooling: np.concatenate([place[part] for part in parts_of(model.backbone, pooling, model.name)])
+        pooling: np.concatenate([by_part[key] for key in parts_of(model.backbone, pooling, model.name)])
         for pooling in poolings
     }
     return Levels(joined, columns)

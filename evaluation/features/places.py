@@ -60,6 +60,6 @@ class Places(nn.Module):
 
 def as_places(model: Model) -> Model:
     """The model with its T places of F numbers as its features: T F of them."""
-    own = model.backbone
-    backbone = Backbone(Places(own), Recipe(own.recipe.name), image_size=own.image_size, in_chans=own.in_chans)
+    size = {"image_size": model.image_size, "in_chans": model.in_chans}
+    backbone = Backbone(Places(model.backbone), Recipe(model.backbone.recipe.name), **size)
     return with_backbone(model, backbone.eval(), f"{model.name}@places")

@@ -57,7 +57,7 @@ class Tokens:
         size = min(max(BYTES // (4 * self.x.shape[1]), 1), IMAGES)
         yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
-    def scaled(self, rows: np.ndarray) -> "Tokens":
+    def scale_by(self, rows: np.ndarray) -> "Tokens":
         """Return the same tokens, divided by the deviation of those of some rows."""
         count = mean = square = 0.0
         for block in self.blocks(rows):
@@ -116,12 +116,12 @@ class Stack:
 
     def scores(self, tokens: Tensor, *, training: bool = False) -> Tensor:
         """Return scores (B, H, K) of tokens (B, T, D). training: normalise by the batch, and note its statistics."""
-        features = self._pooled(tokens)
+        features = self._pool(tokens)
         if self.running:
-            features = self._normalised(features, training)
+            features = self._normalize(features, training)
         return torch.einsum("bhd,hkd->bhk", features, self.values["weight"]) + self.values["bias"]
 
-    def _pooled(self, tokens: Tensor) -> Tensor:
+    def _pool(self, tokens: Tensor) -> Tensor:
         """Return (B, H, D): of each query the values of the tokens, by its attention."""
         values, width = self.values, tokens.shape[2]
         if self.kind == "efficient":
@@ -134,7 +134,7 @@ class Stack:
         pooled = torch.einsum("bhmd,hmpd->bhmp", looked, values["value"])
         return (pooled + values.get("value_bias", 0)).flatten(2)
 
-    def _normalised(self, features: Tensor, training: bool) -> Tensor:
+    def _normalize(self, features: Tensor, training: bool) -> Tensor:
         """Return features with mean 0 and variance 1, of the batch, or by the running statistics."""
         mean, variance = self.running["mean"], self.running["variance"]
         if training:

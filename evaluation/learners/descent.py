@@ -69,12 +69,12 @@ def descend(
 
 def _restore(state: Sequence[Tensor], saved: Saved | None) -> int:
     """Return the number of steps that are done, and their state in place."""
-    kept = saved.load() if saved else None
-    if kept is None:
+    before = saved.load() if saved else None
+    if before is None:
         return 0
-    for tensor, value in zip(state, kept["state"], strict=True):
+    for tensor, value in zip(state, before["state"], strict=True):
         tensor.copy_(value)
-    return kept["step"]
+    return before["step"]
 
 
 def _save(state: Sequence[Tensor], done: int, saved: Saved | None) -> None:

@@ -24,7 +24,7 @@ from evaluation.learners.attention_pools import POOLS, Stack, Tokens, scores_of,
 from evaluation.learners.linear_heads import Grid, judge_scores
 from evaluation.learners.linear_parts import Part, Parts, parts_of
 from evaluation.learners.strengths import best
-from evaluation.protocols._judged import HELD_OUT, at_edge, judged, number_of, require_finite, unfinished
+from evaluation.protocols._scored import HELD_OUT, at_edge, checkpoint_file, number_of, require_finite, result_of_scores
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results.result import Result
 from sslkit.models.loading import Loading
@@ -113,10 +113,10 @@ def _measure(
     parts = parts_of(train, None, test, share=HELD_OUT, seed=runtime.seed, select="held_out", choose=True)
     grid, count = options.settings(), places[0] * places[1]
     key = {"train": train.digest, "pool": options.pool, "grid": vars(grid)}
-    files = [unfinished(NAME, {**key, "use": use}, runtime) for use in ("choose", "final")]
+    files = [checkpoint_file(NAME, {**key, "use": use}, runtime) for use in ("choose", "final")]
 
     def fit(part: Part, settings: Grid, use: int) -> tuple[Stack, Tokens]:
-        tokens = Tokens(part.x, count).scaled(part.rows)
+        tokens = Tokens(part.x, count).scale_by(part.rows)
         how = (options.pool, tokens, part.rows, part.y, parts.classes, settings, runtime, files[use])
         return train_pools(*how), tokens
 
@@ -127,7 +127,7 @@ def _measure(
     require_finite(scores, NAME, lr)
     for file in filter(None, files):
         file.remove()
-    return judged(
+    return result_of_scores(
         {"train": train, "test": test},
         parts,
         scores,

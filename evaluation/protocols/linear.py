@@ -20,8 +20,8 @@ from evaluation.learners.linear_heads import SCALES, Grid, Scaling, judge_heads,
 from evaluation.learners.linear_parts import Parts, parts_of
 from evaluation.learners.strengths import STRENGTHS, STRIDE, Tried, best, best_of, fit, problem, scores_of, search
 from evaluation.protocols import linear_aug
-from evaluation.protocols._judged import HELD_OUT, at_edge, judged, number_of
 from evaluation.protocols._linear_options import LBFGS, Options, check_on_features, check_together
+from evaluation.protocols._scored import HELD_OUT, at_edge, number_of, result_of_scores
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results.result import Result
 from sslkit.runtime.callers import public
@@ -96,7 +96,7 @@ def fit_classifier(train: Any, test: Any, options: Options, runtime: Runtime, va
     fitted = _lbfgs(parts, options, runtime) if recipe == "lbfgs" else _grid(parts, options.heads(), scale, runtime)
     fitted = replace(fitted, classes=tuple(train.classes[label] for label in parts.labels))
     drawn = parts.chosen_by == "held-out train" or recipe == "grid"
-    result = judged(
+    result = result_of_scores(
         {"train": train, "test": test} | ({} if val is None else {"val": val}),
         parts,
         fitted.scores,

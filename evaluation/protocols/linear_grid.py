@@ -20,7 +20,7 @@ from evaluation.features.table import Features, match_labels
 from evaluation.learners.linear_heads import Grid, Heads, Scaling, judge_heads, train_heads
 from evaluation.learners.linear_parts import Part, Parts, parts_of
 from evaluation.learners.strengths import best
-from evaluation.protocols._judged import HELD_OUT, at_edge, judged, number_of, require_finite, unfinished
+from evaluation.protocols._scored import HELD_OUT, at_edge, checkpoint_file, number_of, require_finite, result_of_scores
 from evaluation.protocols.base import Judged, Subject, Terminal, among
 from evaluation.results.result import Result
 from sslkit.models.loading import Loading, name_of
@@ -122,16 +122,19 @@ terminal = Terminal(classifies=True, fits=lambda model, options: inputs_of(model
 
 def inputs_of(model: Model, options: Options) -> list[str]:
     """Return the poolings that are tried, by their words. Raises UserError for one that the network has not."""
-    own = model.backbone
-    has_class = own.is_vit and own.net.cls_token is not None
+    backbone = model.backbone
+    has_class = backbone.is_vit and backbone.net.cls_token is not None
     pools = options.pools or (LAST_POOLINGS if has_class else (MEAN,))
     words = [f"last{count}.{pool}" for count in dict.fromkeys(options.blocks) for pool in pools]
-    joined = pool(own, words, model.name)
-    if own.is_vit:
+    joined = pool(backbone, words, model.name)
+    if backbone.is_vit:
         return words
     with torch.inference_mode():
-        noise = torch.rand(1, *own.input_shape(), generator=torch.Generator().manual_seed(0))
-        features, pooled = own.net(noise := noise.to(next(own.net.parameters()))), joined.net.pooled(noise)
+        noise = torch.rand(1, *backbone.input_shape(), generator=torch.Generator().manual_seed(0))
+        features, pooled = (
+            backbone.net(noise := noise.to(next(backbone.net.parameters()))),
+            joined.net.pool_parts(noise),
+        )
     last = pooled[0]
     is_last = last.shape == features.shape and torch.allclose(last, features, rtol=1e-3, atol=1e-5)
     return words if is_last else [*words, OWN]
@@ -154,7 +157,7 @@ def _measure(
 ) -> Result:
     parts = parts_of(train, None, test, share=HELD_OUT, seed=runtime.seed, select="held_out", choose=True)
     key = {"train": train.digest, "inputs": list(columns), "grid": vars(grid)}
-    files = [unfinished("linear_grid", {**key, "use": use}, runtime) for use in ("choose", "final")]
+    files = [checkpoint_file("linear_grid", {**key, "use": use}, runtime) for use in ("choose", "final")]
     chosen = _choose(parts, columns, grid, runtime, files[0])
     final = replace(grid, learning_rates=(chosen.lr,), weight_decays=(chosen.weight_decay,))
     [heads] = _train(parts.full, parts.classes, {chosen.word: columns[chosen.word]}, final, runtime, files[1])
@@ -162,7 +165,7 @@ def _measure(
     require_finite(scores, "linear_grid", chosen.lr)
     for file in filter(None, files):
         file.remove()
-    return judged(
+    return result_of_scores(
         {"train": train, "test": test},
         parts,
         scores,

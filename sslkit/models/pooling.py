@@ -60,9 +60,9 @@ class LevelPooling(nn.Module):
         self.is_vit = is_vit
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat(self.pooled(x), 1)
+        return torch.cat(self.pool_parts(x), 1)
 
-    def pooled(self, x: Tensor) -> list[Tensor]:
+    def pool_parts(self, x: Tensor) -> list[Tensor]:
         """Return the features of each part."""
         outputs = self._outputs(x, sorted({layer for layer, kind in self.parts if kind != OWN}))
         return [self.net(x) if kind == OWN else self._pool(outputs[layer], kind) for layer, kind in self.parts]
@@ -140,6 +140,6 @@ def _check_tokens(own: Backbone, pooling: str, name: str) -> None:
 
 def pool(own: Backbone, poolings: Sequence[str], name: str) -> Backbone:
     """A network whose features are those of these poolings, each part once. Raises UserError as `parts_of`."""
-    parts = dict.fromkeys(part for pooling in poolings for part in parts_of(own, pooling, name))
+    parts = dict.fromkeys(key for pooling in poolings for key in parts_of(own, pooling, name))
     net = LevelPooling(own.net, tuple(parts), own.is_vit)
     return Backbone(net, Recipe(own.recipe.name), image_size=own.image_size, in_chans=own.in_chans).eval()

@@ -81,7 +81,7 @@ def loss_of(scores: Tensor, y: Tensor) -> Tensor:
 def test_each_setting_is_a_plain_float64_loop(kind: str, labels: np.ndarray) -> None:
     grid = Grid((0.01, 0.1), (0.0, 0.5), iterations=20, batch_size=16)
     rows = np.arange(N)
-    tokens = Tokens(X, T).scaled(rows)
+    tokens = Tokens(X, T).scale_by(rows)
     assert tokens.scale == pytest.approx(X.std(), rel=1e-6)
     stack = train_pools(kind, tokens, rows, labels, K, grid, QUIET, dtype=torch.float64)
     start = Stack.create(kind, 1, K, D, QUIET.seed, LIKE)
@@ -140,7 +140,7 @@ def test_rows_are_read_a_batch_at_a_time_in_half_precision() -> None:
             return np.asarray(self)[rows]
 
     rows, watched = np.arange(600), half.view(Rows)
-    tokens = Tokens(watched, T).scaled(rows)
+    tokens = Tokens(watched, T).scale_by(rows)
     grid = Grid((0.01,), iterations=4, batch_size=32)
     stack = train_pools("efficient", tokens, rows, rows % K, K, grid, QUIET)
     scores = torch.cat([*scores_of(stack, tokens, rows)], 1)

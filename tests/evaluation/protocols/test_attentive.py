@@ -17,7 +17,7 @@ from evaluation.protocols.base import Subject
 from evaluation.results.result import Result
 from sslkit.data.sources.named import open_images
 from sslkit.errors import UserError
-from sslkit.models.segmenter import place_features
+from sslkit.models.places import place_features
 from sslkit.numerics.schedules import cosine
 from sslkit.runtime.context import Runtime
 

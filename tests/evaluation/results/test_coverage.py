@@ -111,7 +111,7 @@ PLACES: dict[str, tuple[str, ...]] = {  # file and function: its simulations
     "evaluation/protocols/retrieval.py:_find_each_other": ("retrieval", "retrieval at R", "recall"),
     "evaluation/protocols/retrieval.py:_find_published": ("mean",),
     "evaluation/protocols/patch_quality.py:over_sets": ("seeds",),
-    "evaluation/protocols/_judged.py:judged": ("class means",),
+    "evaluation/protocols/_scored.py:result_of_scores": ("class means",),
     "evaluation/protocols/linear_aug.py:_result": ("class means",),
     "evaluation/ranking/truth/agreement.py:with_interval": (*FEWEST, "tau over tasks", "difference over tasks"),
     "evaluation/ranking/consensus.py:normal_scores": (NO_INTERVAL,),

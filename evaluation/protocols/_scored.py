@@ -23,7 +23,7 @@ from sslkit.runtime.distributed import rank
 HELD_OUT = 0.1  # of the training images, by which a grid is chosen: DINOv2's and CAPI's
 
 
-def judged(
+def result_of_scores(
     given: Mapping[str, Features],
     parts: Parts,
     scores: np.ndarray,
@@ -76,7 +76,7 @@ def judged(
     )
 
 
-def unfinished(protocol: str, key: Mapping[str, Any], runtime: Runtime) -> Checkpoint | None:
+def checkpoint_file(protocol: str, key: Mapping[str, Any], runtime: Runtime) -> Checkpoint | None:
     """Return the file of a training that is not finished, in the folder of results; None where nothing is kept."""
     if runtime.out is None or rank() > 0:
         return None
