@@ -131,11 +131,8 @@ def inputs_of(model: Model, options: Options) -> list[str]:
         return words
     with torch.inference_mode():
         noise = torch.rand(1, *backbone.input_shape(), generator=torch.Generator().manual_seed(0))
-        features, pooled = (
-            backbone.net(noise := noise.to(next(backbone.net.parameters()))),
-            joined.net.pool_parts(noise),
-        )
-    last = pooled[0]
+        noise = noise.to(next(backbone.net.parameters()))
+        features, last = backbone.net(noise), joined.net.pool_parts(noise)[0]
     is_last = last.shape == features.shape and torch.allclose(last, features, rtol=1e-3, atol=1e-5)
     return words if is_last else [*words, OWN]
 
