@@ -104,11 +104,8 @@ class Stack:
 
     def take(self, number: int) -> "Stack":
         """Return one of the pools, alone."""
-        alone = ({name: value[number : number + 1] for name, value in some.items()} for some in self._state())
-        return Stack(self.kind, *alone)
-
-    def _state(self) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
-        return self.values, self.running
+        both = self.values, self.running
+        return Stack(self.kind, *({name: value[number : number + 1] for name, value in some.items()} for some in both))
 
     def size(self) -> int:
         """Return the number of parameters of a pool with its classifier."""

@@ -71,7 +71,8 @@ def judged(name: str, digits: Path, tmp_path: Path) -> tuple[Model, Any]:
         return load("random:narrow_vit", image_size=16), {"train": images(12), "test": images(6, "test")}
     if name == "anomaly":
         return load("random:narrow_vit", image_size=32), write_mvtec(tmp_path) / "bottle"
-    network = "random:narrow_vit" if name == "patch_quality" else "random:narrow_resnet"  # of one place at 8 pixels
+    has_places = name in ("patch_quality", "attentive")  # a narrow ResNet has one place at 8 pixels
+    network = "random:narrow_vit" if has_places else "random:narrow_resnet"
     return load(network, image_size=8, in_chans=1), digits
 
 
