@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.datasets import LABELLED
+from evaluation.features.extraction import CROPPED, LOADED
 from evaluation.features.table import Features
 from evaluation.learners.linear_heads import Grid
 from evaluation.learners.linear_parts import Parts
@@ -20,6 +22,8 @@ from sslkit.errors import UserError
 from sslkit.runtime.context import Runtime
 from sslkit.runtime.distributed import rank
 
+SHARED = (*LOADED, *LABELLED, *CROPPED, "on_error", "precision", "batch_size", "device", "workers", "seed", "progress")
+SHARED += ("out", "save_seconds")
 HELD_OUT = 0.1  # of the training images, by which a grid is chosen: DINOv2's and CAPI's
 
 

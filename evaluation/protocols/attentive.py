@@ -16,15 +16,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.datasets import LABELLED, Reading
-from evaluation.features.extraction import CROPPED, LOADED
+from evaluation.datasets import Reading
 from evaluation.features.places import as_places, check_network
 from evaluation.features.table import Features, match_labels
 from evaluation.learners.attention_pools import POOLS, Stack, Tokens, scores_of, train_pools
 from evaluation.learners.linear_heads import Grid, judge_scores
 from evaluation.learners.linear_parts import Part, Parts, parts_of
 from evaluation.learners.strengths import best
-from evaluation.protocols._scored import HELD_OUT, at_edge, checkpoint_file, number_of, require_finite, result_of_scores
+from evaluation.protocols._scored import (
+    HELD_OUT,
+    SHARED,
+    at_edge,
+    checkpoint_file,
+    number_of,
+    require_finite,
+    result_of_scores,
+)
 from evaluation.protocols.base import Subject, Terminal, among
 from evaluation.results.result import Result
 from sslkit.models.loading import Loading
@@ -56,10 +63,7 @@ class Options:
         return overlaid(USUAL, self.grid or {}, "grid.")
 
 
-@public(
-    *(*LOADED, *LABELLED, *CROPPED, "on_error", "precision", "batch_size", "device", "workers", "seed", "progress"),
-    *("out", "save_seconds"),
-)
+@public(*SHARED)
 def attentive(
     model: Any, data: Any, *, options: Options, loading: Loading, reading: Reading, runtime: Runtime
 ) -> Result:

@@ -13,14 +13,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.datasets import LABELLED, Reading
-from evaluation.features.extraction import CROPPED, LOADED
+from evaluation.datasets import Reading
 from evaluation.features.levels import open_levels
 from evaluation.features.table import Features, match_labels
 from evaluation.learners.linear_heads import Grid, Heads, Scaling, judge_heads, train_heads
 from evaluation.learners.linear_parts import Part, Parts, parts_of
 from evaluation.learners.strengths import best
-from evaluation.protocols._scored import HELD_OUT, at_edge, checkpoint_file, number_of, require_finite, result_of_scores
+from evaluation.protocols._scored import (
+    HELD_OUT,
+    SHARED,
+    at_edge,
+    checkpoint_file,
+    number_of,
+    require_finite,
+    result_of_scores,
+)
 from evaluation.protocols.base import Judged, Subject, Terminal, among
 from evaluation.results.result import Result
 from sslkit.models.loading import Loading, name_of
@@ -59,10 +66,7 @@ class Options:
         return overlaid(USUAL, self.grid or {}, "grid.")
 
 
-@public(
-    *(*LOADED, *LABELLED, *CROPPED, "on_error", "precision", "batch_size", "device", "workers", "seed", "progress"),
-    *("out", "save_seconds"),
-)
+@public(*SHARED)
 def linear_grid(
     model: Any, data: Any, *, options: Options, loading: Loading, reading: Reading, runtime: Runtime
 ) -> Result:
