@@ -46,14 +46,17 @@ DATA = {"shards": "folder"}
 REFUSED = sorted({*COMMANDS, "train", "zoo"} - OBEYED.keys())  # no data set with labels of its own
 
 
+STEPS = {"grid": {"iterations": 2}}
 CALLS: dict[str, Callable[..., Any]] = {  # of Python: with what each is called, as short as it gets
     "action_recognition": lambda data, **how: evaluation.action_recognition("random:slow_r50", f"video:{data}", **how),
+    "attentive": lambda data, **how: evaluation.attentive("random:narrow_vit", data, image_size=32, **STEPS, **how),
     "embed": lambda data, **how: evaluation.embed("zoo/a", data, **how),
     "evaluate": lambda data, **how: evaluation.evaluate("zoo/a", data, protocols=["knn"], **how),
     "extract": lambda data, **how: evaluation.extract("zoo/a", data, **how),
     "fine_tune": lambda data, **how: evaluation.fine_tune("zoo/a", data, steps=2, grid={"lr": [0.01]}, **how),
     "finetune": lambda data, **how: evaluation.finetune("zoo/a", data, head="linear", **how),
     "lidar": lambda data, **how: evaluation.lidar("zoo/a", data, **how),
+    "linear_grid": lambda data, **how: evaluation.linear_grid("zoo/a", data, **STEPS, **how),
     "look": lambda data, **how: sslkit.look(data, **how),
     "open_images": lambda data, **how: sslkit.open_images(data, **how),
     "open_split": lambda data, **how: evaluation.open_split(data, "train", **how),
