@@ -52,6 +52,7 @@ __getattr__, __dir__, __all__ = lazy.attributes(
         "metrics": "evaluation.ranking.scoring:metrics",
         "rank": "evaluation.ranking.rank:rank",
         "retrieval": "evaluation.protocols.retrieval:retrieval",
+        "robustness": "evaluation.protocols.robustness:robustness",
         "score": "evaluation.ranking.scoring:score",
         "weighted_tau": "evaluation.ranking.truth.agreement:weighted_tau",
         "table": "evaluation.results.tables:table",

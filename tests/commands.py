@@ -40,6 +40,7 @@ PROTOCOLS = {  # the function of each protocol in Python, of features or a model
     "patch_quality": "evaluation.protocols.patch_quality:patch_quality",
     "view_retrieval": "evaluation.protocols.view_retrieval:view_retrieval",
     "retrieval": "evaluation.protocols.retrieval:retrieval",
+    "robustness": "evaluation.protocols.robustness:robustness",
     "linear": "evaluation.protocols.linear:linear_probe",
     "linear_grid": "evaluation.protocols.linear_grid:linear_grid",
     "linear_aug": "evaluation.protocols.linear_aug:linear_on_views",

@@ -122,6 +122,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "attentive": lambda: evaluation.attentive(ENTRY, DIGITS, grid={"iterations": 5}, out="probes", **QUICK),
     "clustering": lambda: evaluation.clustering(features("test"), restarts=2),
     "evaluators": lambda: evaluation.evaluators("knn", DIGITS, cache="cache", progress=False),
+    "robustness": lambda: evaluation.robustness(ENTRY, DIGITS, out="robust", **QUICK),
     "retrieval": lambda: evaluation.retrieval(ENTRY, DIGITS, draw=["worst"], out="retrieved", **QUICK),
     "linear_grid": lambda: evaluation.linear_grid(ENTRY, DIGITS, grid={"iterations": 5}, out="grid", **QUICK),
     "linear_on_views": lambda: evaluation.linear_on_views(ENTRY, *splits(), epochs=1, device="cpu", progress=False),

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy import stats
 
+from evaluation.learners.calibration import calibration_error, likelihood, measure_probabilities, softmax
 from evaluation.learners.defect_scores import Regions, aupro, auroc
 from evaluation.results import measures
 from evaluation.results.class_means import difference_per_class, mean_per_class
 from evaluation.results.comparison import _episodes, _images
 from evaluation.results.numbers import MAE, R2, RMSE, measure_numbers, share_of_variance
 from evaluation.results.over_groups import difference_over_groups
-from evaluation.results.statistics import bootstrap_mean, over_episodes, over_seeds, share
+from evaluation.results.statistics import bootstrap_mean, difference_of_shares, over_episodes, over_seeds, share
 from evaluation.tasks.segmentation import miou
 from sslkit.numerics.paired import pair
 
@@ -25,6 +26,37 @@ def shares(rng: np.random.Generator, count: int) -> Draws:
     for number in range(count):
         n, p = (30, 100, 300)[number % 3], rng.beta(4, 1)
         yield share(rng.random(n) < p).interval, p
+
+
+def share_differences(rng: np.random.Generator, count: int) -> Draws:
+    """Shares of 30 to 300 images of one set less those of another."""
+    for number in range(count):
+        n, m, p, q = (30, 100, 300)[number % 3], (40, 300)[number % 2], *rng.beta(4, 1, 2)
+        yield difference_of_shares(share(rng.random(n) < p), share(rng.random(m) < q)).interval, p - q
+
+
+def probabilities(name: str, rng: np.random.Generator, count: int) -> Draws:
+    """Probabilities of two to six classes, from half to three times as sure as right, of 40 to 300 images.
+
+    Of every other data set the images come in groups of one to six that share a part of their scores.
+    """
+
+    def drawn(n: int, groups: np.ndarray, k: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
+        scores = spread * (rng.standard_normal((n, k))[groups] + rng.standard_normal((n, k))) / 2**0.5
+        return scores, (scores + rng.gumbel(size=(n, k))).argmax(1)
+
+    whole = {"nll": likelihood, "brier": _brier, "ece": calibration_error}[name]
+    for number in range(count):
+        n, k, spread, times = (40, 100, 300)[number % 3], rng.integers(2, 7), rng.uniform(0.5, 3), rng.uniform(0.5, 3)
+        groups = np.arange(n) if number % 2 else np.repeat(np.arange(n), rng.integers(1, 7, n))[:n]
+        scores, y = drawn(n, groups, k, spread)
+        many, of_many = drawn(MANY, np.arange(MANY), k, spread)
+        found = measure_probabilities(times * scores, y, groups, number)[name]
+        yield found.interval, whole(times * many, of_many)
+
+
+def _brier(scores: np.ndarray, y: np.ndarray) -> float:
+    return float(np.square(softmax(scores) - np.eye(scores.shape[1])[y]).sum(1).mean())
 
 
 def class_means(rng: np.random.Generator, count: int) -> Draws:

@@ -1,5 +1,7 @@
 """Calibration of a classifier by one temperature (Guo et al. 2017, arXiv 1706.04599), and how well calibrated it is.
 
+How well is said by the negative log-likelihood, Brier's score and the expected calibration error.
+
 beta = inverse_temperature(scores, y)  # on held-out images; the probabilities of beta * scores are as sure as right
 """
 
@@ -10,9 +12,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from evaluation.results.statistics import Estimate, bias_corrected, bootstrap_mean
+from sslkit.runtime.context import Computing
+
 BETAS = (1e-3, 1e3)  # bounds of the search, wider than any network of ours needs
+NATS, SQUARES = "nats", "squared error"  # units
 HALVINGS = 60  # of the search, to the last digit of a float64
-BINS = 15  # of confidence, as there
+BINS = 15  # of confidence, as there; of equally many images, so that none rests on a few
 
 
 def inverse_temperature(scores: np.ndarray, y: np.ndarray) -> float:
@@ -56,15 +62,42 @@ def likelihood(scores: np.ndarray, y: np.ndarray) -> float:
     """Return the mean negative log-likelihood of labels; see `inverse_temperature`."""
     scores = scores.astype(np.float64)
     if y.ndim == 1:
-        return float((np.logaddexp.reduce(scores, axis=1) - scores[np.arange(len(y)), y]).mean())
+        return float(_log_losses(scores, y).mean())
     counts = y != 0
     return float(np.logaddexp(0, -y[counts] * scores[counts]).mean())
+
+
+def _log_losses(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.logaddexp.reduce(scores, axis=1) - scores[np.arange(len(y)), y]
+
+
+def measure_probabilities(
+    scores: np.ndarray, y: np.ndarray, groups: np.ndarray | None = None, seed: int = Computing.seed
+) -> dict[str, Estimate]:
+    """Return nll, brier and ece of the probabilities of scores, each with its interval.
+
+    scores: (N, K). y: (N,) int64. groups: (N,) of images that are drawn together. nll: negative log-likelihood, in
+    nats. brier: sum over classes of the squared error, from 0 to 2 (Brier 1950, Monthly Weather Review 78:1). ece: see
+    `calibration_error`; finite images make it too large, and its interval is around the value less that.
+    """
+    scores = scores.astype(np.float64)
+    probabilities = softmax(scores)
+    errors = np.square(probabilities - np.eye(scores.shape[1])[y]).sum(1)
+    means = {
+        name: bootstrap_mean(values, seed=seed, unit=unit, groups=groups)
+        for name, values, unit in (("nll", _log_losses(scores, y), NATS), ("brier", errors, SQUARES))
+    }
+    sure, right = probabilities.max(1), probabilities.argmax(1) == y
+    rows, every = np.arange(len(y)), np.ones((len(y), 1), bool)
+    ece = bias_corrected(rows, lambda drawn: _gap(sure[drawn], right[drawn]), every, fewest=1, seed=seed, groups=groups)
+    return {**means, "ece": ece}
 
 
 def calibration_error(scores: np.ndarray, y: np.ndarray) -> float:
     """Return the expected calibration error: the mean distance of accuracy and confidence over bins of confidence.
 
-    Of one class an image, of the most probable class; of several, of every class that counts.
+    `BINS` of equally many images; equal confidences share one (Naeini et al. 2015, AAAI; Guo et al. 2017). Of one class
+    an image, of the most probable class; of several, of every class that counts.
     """
     if y.ndim == 1:
         probabilities = softmax(scores.astype(np.float64))
@@ -72,7 +105,11 @@ def calibration_error(scores: np.ndarray, y: np.ndarray) -> float:
     else:
         yes = 1 / (1 + np.exp(-np.clip(scores[y != 0].astype(np.float64), -500, 500)))
         sure, right = np.maximum(yes, 1 - yes), (yes > 0.5) == (y[y != 0] > 0)
-    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+    return _gap(sure, right)
+
+
+def _gap(sure: np.ndarray, right: np.ndarray) -> float:
+    bins = np.searchsorted(np.sort(sure), sure) * BINS // len(sure)
     return float(np.abs(np.bincount(bins, right - sure, BINS)).sum() / len(sure))
 
 

@@ -1,4 +1,4 @@
-"""A sheet of queries with the first answers of each, as a PNG."""
+"""Sheets of images in lines, as PNGs: of queries with the first answers of each, and whatever else has lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,31 +40,46 @@ class Shown:
     score: float
 
 
-def draw_answers(shown: Sequence[Shown], queries: Split, searched: Split, title: str, path: Path) -> None:
-    """Draw a line for each query: itself, and its first answers, right ones in green and wrong ones in red."""
+@dataclass(frozen=True)
+class Cell:
+    """An image of a sheet: a row of a split. kind: of `COLOURS`. words: above it, behind the mark of its kind."""
+
+    split: Split
+    row: int
+    kind: str
+    words: str = ""
+
+
+def draw_sheet(lines: Sequence[Sequence[Cell]], title: str, path: Path) -> None:
+    """Draw lines of images, each with its name below."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(INCHES * (FIRST + 1), (INCHES + 0.3) * len(shown) + 0.4), layout="constrained")
-    axes = figure.subplots(len(shown), FIRST + 1, squeeze=False)
-    pictures = {id(split): small(split.images, SIDE) for split in (queries, searched)}
-
-    def draw(axis, split: Split, row: int, kind: str, words: str = "") -> None:
-        axis.imshow(thumbnail(pictures[id(split)], row, SIDE))
-        axis.set_title(f"{MARKS[kind]}{words}", fontsize=8, color=COLOURS[kind], pad=2)
-        axis.set_xlabel(shorten(str(split.ids[row]), LETTERS), fontsize=6.5, labelpad=2, parse_math=False)
-        axis.spines[:].set(color=COLOURS[kind], linewidth=2)
-
-    for line, row in zip(shown, axes, strict=True):
-        for axis in row:
+    columns = max(map(len, lines))
+    figure = Figure(figsize=(INCHES * columns, (INCHES + 0.3) * len(lines) + 0.4), layout="constrained")
+    splits = {id(cell.split): cell.split for line in lines for cell in line}
+    pictures = {key: small(split.images, SIDE) for key, split in splits.items()}
+    for line, row in zip(lines, figure.subplots(len(lines), columns, squeeze=False), strict=True):
+        for cell, axis in zip(line, row, strict=False):
             axis.set(xticks=[], yticks=[])
-            axis.spines[:].set_visible(True)
-        draw(row[0], queries, line.query, "query", f" (AP {100 * line.score:.0f} %)")
-        for axis, answer, right in zip(row[1:], line.rows, line.right, strict=False):
-            draw(axis, searched, int(answer), "right" if right else "wrong")
-        for axis in row[1 + len(line.rows) :]:
+            axis.imshow(thumbnail(pictures[id(cell.split)], cell.row, SIDE))
+            axis.set_title(f"{MARKS[cell.kind]}{cell.words}", fontsize=8, color=COLOURS[cell.kind], pad=2)
+            axis.title.set_parse_math(False)
+            axis.set_xlabel(shorten(str(cell.split.ids[cell.row]), LETTERS), fontsize=6.5, labelpad=2, parse_math=False)
+            axis.spines[:].set(visible=True, color=COLOURS[cell.kind], linewidth=2)
+        for axis in row[len(line) :]:
             axis.set_visible(False)
     write_title(figure, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
     save_figure(figure, path)
+
+
+def _line_of(shown: Shown, queries: Split, searched: Split) -> list[Cell]:
+    """A query, and its first answers, right ones in green and wrong ones in red."""
+    answers = zip(shown.rows, shown.right, strict=True)
+    return [
+        Cell(queries, shown.query, "query", f" (AP {100 * shown.score:.0f} %)"),
+        *(Cell(searched, int(row), "right" if right else "wrong") for row, right in answers),
+    ]
 
 
 def draw_chosen(
@@ -89,6 +104,6 @@ def draw_chosen(
         rows = np.array([at[1][str(name)] for name in images.ids[first]], int)
         shown.append(Shown(at[0][str(queries.ids[query])], rows, np.isin(first, right), float(score[query])))
     path = Path(runtime.out) / f"retrieval-{name_of(images.data)}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draw_answers(shown, asking.split, searched.split, f"{images.model}: first answers in {images.data}", path)
+    lines = [_line_of(each, asking.split, searched.split) for each in shown]
+    draw_sheet(lines, f"{images.model}: first answers in {images.data}", path)
     runtime.say(f"picture: {path.name}")

@@ -245,7 +245,7 @@ class Subject:
             "source": str(self.data) if isinstance(self.data, (str, Path)) else "",  # as named, to name it again
             "columns": self.reading.columns.words,
         }
-        return replace(result, details={**result.details, **{name: value for name, value in notes.items() if value}})
+        return replace(result, details={**{name: value for name, value in notes.items() if value}, **result.details})
 
     def splits_to_tune(self) -> dict[str, Split]:
         """Return the splits to tune and to test on, without unreadable images, opened once for all models."""

@@ -11,16 +11,10 @@ import numpy as np
 from evaluation.results.class_means import class_weights, difference_per_class, means_by_class, never_vary
 from evaluation.results.numbers import R2
 from evaluation.results.over_groups import difference_over_groups
+from evaluation.results.p_values import holm, mcnemar, sign_flip
 from evaluation.results.power import detectable_classes, detectable_mean, detectable_share
 from evaluation.results.result import Result
-from evaluation.results.statistics import (
-    bootstrap_mean,
-    generator,
-    holm,
-    mcnemar,
-    over_groups,
-    sign_flip,
-)
+from evaluation.results.statistics import bootstrap_mean, generator, over_groups
 from sslkit.decision import LEVEL
 from sslkit.errors import UserError
 from sslkit.numerics.paired import ROUNDING

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from evaluation.results.class_means import never_vary
-from evaluation.results.statistics import generator, sign_flip
+from evaluation.results.p_values import sign_flip
+from evaluation.results.statistics import generator
 from sslkit.numerics.paired import ROUNDING, sum_over_groups, t_quantile
 
 EXACT = 14  # groups up to which all 16,384 ways to swap are tried, nearly as many as are drawn for more

@@ -1,7 +1,6 @@
 """Intervals for every number, with their kind. `evaluation.comparison` tests one result against another."""
 
 import hashlib
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +46,18 @@ def share(right: np.ndarray, groups: np.ndarray | None = None) -> Estimate:
     return Estimate(p, wilson(p, effective_rows(right, groups)), f"wilson over {over}", len(right))
 
 
+def difference_of_shares(first: Estimate, second: Estimate) -> Estimate:
+    """Return first - second of shares of different images, from their own intervals (Newcombe 1998, method 10).
+
+    Statistics in Medicine 17:873. Both have Wilson's interval, see `share`.
+    """
+    (low, high), (least, most) = first.interval, second.interval
+    down = math.hypot(first.value - low, most - second.value)
+    up = math.hypot(high - first.value, second.value - least)
+    value = first.value - second.value
+    return Estimate(value, (value - down, value + up), "Newcombe over the images of both", second.n)
+
+
 def over_groups(groups: np.ndarray | None) -> str | None:
     """Return what an interval is over, "8 groups of images"; None where each image stands alone, or all are of one."""
     count = 0 if groups is None else len(np.unique(groups))
@@ -85,14 +96,22 @@ def bootstrap_mean(
     seed: int = Computing.seed,
     kind: str = "bootstrap over images",
     unit: str = "fraction",
+    groups: np.ndarray | None = None,
 ) -> Estimate:
     """Return the mean with its bootstrap interval, see `interval_of`: n draws of the rows, with replacement.
 
     values: (N,) numbers. The order of the rows does not matter. If few values are distinct (right or wrong), their
-    counts are drawn instead, which is equivalent and costs the same for any N.
+    counts are drawn instead, which is equivalent and costs the same for any N. groups: (N,) of rows that are drawn
+    together; None: each alone.
     """
-    values = _vector(values, "values")
-    drawn = _bootstrap_means(values, n, generator(seed, "bootstrap"))
+    values, over, rng = _vector(values, "values"), over_groups(groups), generator(seed, "bootstrap")
+    if over is not None:
+        member = np.unique(groups, return_inverse=True)[1]
+        drawn = _means_over_groups(np.bincount(member, values), np.bincount(member), n, rng)
+        return Estimate(
+            float(np.mean(values)), interval_of(drawn, member.max() + 1), f"bootstrap over {over}", len(values), unit
+        )
+    drawn = _bootstrap_means(values, n, rng)
     estimate = Estimate(float(np.mean(values)), interval_of(drawn, len(values)), kind, len(values), unit)
     return _with_room(estimate, len(values))
 
@@ -220,41 +239,6 @@ def clopper_pearson(p: float, n: float) -> tuple[float, float]:
     return low, high
 
 
-def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the two-sided p of McNemar's exact test: the images on which only one is right, against a fair coin.
-
-    a, b: (N,) bool, right or wrong on the same images.
-    """
-    from scipy.special import bdtr  # scipy.stats takes a second to import
-
-    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    return min(1.0, 2 * float(bdtr(min(only_a, only_b), only_a + only_b, 0.5)))
-
-
-def sign_flip(difference: np.ndarray) -> float:
-    """Return the two-sided p of the exact sign-flip test (Fisher 1935, The Design of Experiments, section 21), at least
-    1 / 2^(n - 1).
-
-    difference: (n,) by pair, few, or all equal up to rounding.
-    """
-    if np.abs(difference).max() < ROUNDING:
-        return 1.0
-    if np.ptp(difference) < ROUNDING:
-        return 0.5 ** (len(difference) - 1)
-    flipped = np.array(list(itertools.product((1, -1), repeat=len(difference)))) @ difference
-    return float((np.abs(flipped) >= abs(difference.sum()) - ROUNDING).mean())
-
-
-def holm(p: Sequence[float]) -> np.ndarray:
-    """Return (M,) p-values adjusted for M tests (Holm 1979, Scandinavian Journal of Statistics 6:65), in order."""
-    p = np.asarray(p, dtype=float)
-    order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return adjusted
-
-
 def generator(seed: int, purpose: str) -> np.random.Generator:
     """Return the random generator of one purpose, independent of other purposes and of numpy's global generator."""
     return np.random.default_rng(int.from_bytes(hashlib.sha256(f"{purpose} {seed}".encode()).digest()[:16], "little"))
@@ -285,6 +269,13 @@ def _bootstrap_means(values: np.ndarray, n: int, rng: np.random.Generator) -> np
         return np.concatenate([ordered[rng.integers(size, size=(some, size))].mean(1) for some in blocks])
     blocks = _blocks(n, max(1, CELLS // len(distinct)))
     return np.concatenate([rng.multinomial(size, counts / size, some) @ distinct for some in blocks]) / size
+
+
+def _means_over_groups(sums: np.ndarray, sizes: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return (n,) means over the rows of drawn groups. sums, sizes: (G,) of the rows of each."""
+    count = len(sums)
+    rows = (rng.integers(count, size=(some, count)) for some in _blocks(n, max(1, CELLS // count)))
+    return np.concatenate([sums[drawn].sum(1) / sizes[drawn].sum(1) for drawn in rows])
 
 
 def _blocks(total: int, size: int) -> Iterator[int]:

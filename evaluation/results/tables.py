@@ -18,7 +18,8 @@ ALIGNED_RIGHT = ("value", "n")
 # ends that differ by less than this share of the half width are written as one ±: two digits would not show it
 SYMMETRIC = 0.02
 DROPPED = ("left_out", "dropped", "classes_of_one_image")  # details that count left-out items
-HIGHER, LOWER = ("distance", "rank", "ratio", "silhouette"), ("squared distance",)  # units, and which is better
+HIGHER = ("distance", "rank", "ratio", "silhouette")  # units, of which higher is better
+LOWER = ("squared distance", "squared error", "nats")
 UP, DOWN = "↑", "↓"
 
 

@@ -6,7 +6,7 @@ import pytest
 import evaluation
 from evaluation.ranking.inputs import candidates
 from evaluation.ranking.ranking import Ranking
-from evaluation.results.statistics import mcnemar
+from evaluation.results.p_values import mcnemar
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ import evaluation
 from evaluation.results.comparison import compare
 from evaluation.results.decisions import GUESS, LARGEST, decide, deciding, largest_class
 from evaluation.results.measures import right_by_largest
+from evaluation.results.p_values import holm
 from evaluation.results.result import Result
-from evaluation.results.statistics import holm, over_episodes, share
+from evaluation.results.statistics import over_episodes, share
 from sslkit.errors import UserError
 
 

@@ -11,7 +11,8 @@ from evaluation.results.class_means import mean_per_class
 from evaluation.results.comparison import compare
 from evaluation.results.measures import measure
 from evaluation.results.over_groups import difference_over_groups, swap_groups
-from evaluation.results.statistics import bias_corrected, share, sign_flip
+from evaluation.results.p_values import sign_flip
+from evaluation.results.statistics import bias_corrected, share
 from sslkit.numerics.wilson import Z95, effective_rows, units_of, wilson
 
 

@@ -6,15 +6,15 @@ from scipy import stats
 
 from evaluation.results import statistics
 from evaluation.results.class_means import mean_per_class
+from evaluation.results.p_values import holm, sign_flip
 from evaluation.results.statistics import (
     bias_corrected,
     bootstrap_mean,
-    holm,
+    difference_of_shares,
     jackknife,
     over_episodes,
     over_seeds,
     share,
-    sign_flip,
 )
 from sslkit.errors import UserError
 
@@ -95,6 +95,24 @@ def test_blocks_of_draws_change_nothing_but_memory(monkeypatch: pytest.MonkeyPat
     whole = bootstrap_mean(values, n=500)
     monkeypatch.setattr(statistics, "CELLS", 1000)
     assert bootstrap_mean(values, n=500) == whole
+
+
+def test_rows_of_a_group_are_drawn_together() -> None:
+    """Equal groups are as their means; five copies of a row say no more than one."""
+    values = np.random.default_rng(0).normal(size=60)
+    alone = bootstrap_mean(values, n=20_000, unit="rank")
+    copied = bootstrap_mean(np.repeat(values, 5), n=20_000, unit="rank", groups=np.repeat(np.arange(60), 5))
+    assert copied.interval == pytest.approx(alone.interval, rel=0.05) and copied.n == 300
+    assert copied.kind == "bootstrap over 60 groups of images"
+
+
+def test_the_difference_of_two_shares_is_newcombes_example() -> None:
+    """Newcombe 1998, table II: 56/70 - 48/80, and 10/10 - 0/10, method 10."""
+    cases = {(56, 70, 48, 80): (0.0524, 0.3339), (10, 10, 0, 10): (0.6075, 1.0)}
+    for (a, n, b, m), ends in cases.items():
+        first, second = share(np.arange(n) < a), share(np.arange(m) < b)
+        difference = difference_of_shares(first, second)
+        assert difference.interval == pytest.approx(ends, abs=5e-5) and difference.value == a / n - b / m
 
 
 def test_numpys_global_generator_is_left_alone() -> None:
