@@ -5,9 +5,10 @@ str(decision)  # "take a: 90.1 %; not told apart from b, which is cheaper; bette
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from sslkit.numerics.paired import Paired
 from sslkit.numerics.wilson import with_interval
 
 LEVEL = 0.05  # of a test: the convention
@@ -20,6 +21,8 @@ MEAN = "the mean"  # of numbers
 READY = "ready-made weights"
 ADVICE = f"train longer, label more, or take {READY}"
 UNLABELLED = "measured without labels, which does not say what is best for a task"
+GO_ON, LEAVE, UNDECIDED = "go on from these weights", "leave these weights as they are", "not told whether to go on"
+FEW = 1000  # images, up to which diet was the best of four objectives in the public study of PRECEDENTS
 
 
 @dataclass(frozen=True)
@@ -174,3 +177,70 @@ def list_names(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMED + 1:
         return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+@dataclass(frozen=True)
+class Precedent:
+    """What became of kNN in cases of a public study. least: uniformity of their features. rose: in how many it rose."""
+
+    least: float
+    rose: int
+    cases: int
+    lead: str
+
+
+PRECEDENTS = (  # the limits were chosen on the cases: benchmarks/LOG.md
+    Precedent(-1.4, 27, 27, GO_ON),
+    Precedent(-2.4, 5, 11, UNDECIDED),
+    Precedent(-math.inf, 1, 7, LEAVE),
+)
+STUDY = "a public study of 15 sets by DINOv3, CLIP and MAE, ViT-B/16"
+
+
+@dataclass(frozen=True)
+class Continuing:
+    """Whether to go on from given weights on one's own images.
+
+    uniformity: of their features of these images (Wang & Isola 2020), which lie close together where images are unlike
+    those of the weights. is_vit: the study has no other networks. images: to learn from. gains: what a pilot gained
+    over the start by its measures; {} without a pilot.
+    """
+
+    uniformity: float
+    is_vit: bool
+    images: int
+    gains: Mapping[str, Paired] = field(default_factory=dict)
+    has_labels: bool = True
+
+    @property
+    def lead(self) -> str:
+        if not self.gains:
+            return self._precedent.lead if self.is_vit else UNDECIDED
+        if any(gain.high < 0 for gain in self.gains.values()):
+            return LEAVE
+        return GO_ON if self.has_labels and any(gain.low > 0 for gain in self.gains.values()) else UNDECIDED
+
+    @property
+    def _precedent(self) -> Precedent:
+        return next(precedent for precedent in PRECEDENTS if self.uniformity >= precedent.least)
+
+    def __str__(self) -> str:
+        return f"{self.lead}: {'; '.join(filter(None, (self._reason, self._few, self._caution)))}"
+
+    @property
+    def _reason(self) -> str:
+        if self.gains:
+            measured = ", ".join(f"{name} {gain}" for name, gain in self.gains.items())
+            return f"the pilot changed {measured}{'' if self.has_labels else f', {UNLABELLED}'}"
+        if not self.is_vit:
+            return f"nothing is known of such networks before a pilot; uniformity tells it of ViTs alone, in {STUDY}"
+        cases = f"kNN rose in {self._precedent.rose} of {self._precedent.cases} cases with features like these"
+        return f"{cases} (uniformity {self.uniformity:.1f}; {STUDY}, whose cases also chose the limits)"
+
+    @property
+    def _few(self) -> str:
+        return f"of {self.images:,} images, diet was the best of four objectives there" if self.images <= FEW else ""
+
+    @property
+    def _caution(self) -> str:
+        return "this is about frozen features: fine-tuned accuracy fell there in most cases, by 1 to 5 points"

@@ -8,7 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sslkit.decision import ADVICE, UNLABELLED, Candidate, Decision, Difference, decide_shares
+from sslkit.decision import (
+    ADVICE,
+    GO_ON,
+    LEAVE,
+    PRECEDENTS,
+    UNDECIDED,
+    UNLABELLED,
+    Candidate,
+    Continuing,
+    Decision,
+    Difference,
+    decide_shares,
+)
+from sslkit.numerics.paired import Paired
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXELS = Candidate("raw pixels", "30.0 %")
@@ -85,6 +98,39 @@ def test_unpaired_shares_of_the_same_worth_are_called_different_in_at_most_five_
     assert 0.03 < np.mean(drawn) < 0.065
     assert Difference.of_shares(0.5, 0.5, 10, 3).p == 1.0 == Difference.of_shares(1.0, 1.0, 10, 1).p
     assert Difference.of_shares(1.0, 0.0, 10, 1).p == 0.0
+
+
+@pytest.mark.parametrize(
+    ("uniformity", "lead", "cases"),
+    [(-0.5, GO_ON, "27 of 27"), (-1.4, GO_ON, "27 of 27"), (-2.0, UNDECIDED, "5 of 11"), (-3.5, LEAVE, "1 of 7")],
+)
+def test_whether_to_go_on_is_told_by_what_became_of_like_features(uniformity: float, lead: str, cases: str) -> None:
+    told = Continuing(uniformity, is_vit=True, images=5000)
+    assert told.lead == lead and f"{lead}: kNN rose in {cases} cases" in str(told) and "15 sets" in str(told)
+    assert "fine-tuned accuracy fell" in str(told) and "diet" not in str(told)
+    assert sum(precedent.cases for precedent in PRECEDENTS) == 45  # 15 sets by three networks
+
+
+def test_of_other_networks_a_pilot_alone_tells_and_few_images_are_named() -> None:
+    told = Continuing(-0.5, is_vit=False, images=900)
+    assert told.lead == UNDECIDED and "before a pilot" in str(told) and "of 900 images, diet was the best" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("ends", "has_labels", "lead"),
+    [
+        ({"kNN": (0.01, 0.03), "quick probe": (-0.01, 0.02)}, True, GO_ON),
+        ({"kNN": (-0.01, 0.03)}, True, UNDECIDED),
+        ({"kNN": (0.01, 0.03), "quick probe": (-0.04, -0.01)}, True, LEAVE),
+        ({"other view found": (0.01, 0.03)}, False, UNDECIDED),
+        ({"other view found": (-0.03, -0.01)}, False, LEAVE),
+    ],
+)
+def test_a_pilot_decides_by_its_intervals(ends: dict, has_labels: bool, lead: str) -> None:
+    gains = {name: Paired(sum(pair) / 2, *pair, 400, 400) for name, pair in ends.items()}
+    told = Continuing(-0.5, True, 5000, gains, has_labels)
+    assert told.lead == lead and all(f"{name} {gain}" in str(told) for name, gain in gains.items())
+    assert (UNLABELLED in str(told)) == (not has_labels)
 
 
 def _texts(tree: ast.AST) -> list[str]:

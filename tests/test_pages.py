@@ -16,7 +16,7 @@ from sslkit.zoo import exporting
 ROOT = Path(__file__).parents[1]
 PAGES = [Path(name, "README.md") for name in ("", "sslkit", "evaluation", "recipes")]
 BENCHMARKS = sorted((ROOT / "recipes" / "benchmarks").glob("**/*.md"))
-PAGES += [path.relative_to(ROOT) for path in BENCHMARKS]
+PAGES += [path.relative_to(ROOT) for path in (*BENCHMARKS, *(ROOT / "recipes" / "pages").glob("*.md"))]
 PAGES += [Path(".github", "CONTRIBUTING.md")] if (ROOT / ".github").is_dir() else []
 
 

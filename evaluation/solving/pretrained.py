@@ -5,12 +5,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from evaluation.features.extraction import features_of
 from evaluation.solving.probes import Judged
 from evaluation.solving.session import Session
+from sslkit.data.loader import evenly
+from sslkit.decision import Continuing
 from sslkit.errors import UserError
 from sslkit.files.writing import name_of
 from sslkit.models.loading import load
 from sslkit.models.model import Model
+from sslkit.numerics.diagnostics import uniformity
 from sslkit.options.members import classes
 from sslkit.terminal.say import counted, lasting, only_warnings
 from sslkit.training.estimate import seconds_of_epoch
@@ -22,6 +29,7 @@ FEWEST_NEW, FEWEST_ON = 10, 2  # epochs below which a new network, or one that g
 MOST = 200  # epochs: beyond it small data sets gain little
 BATCH = 128  # images of a step, as by default; fewer where there are fewer
 SMALL = 64  # pixels, up to which the networks are narrow ones that a CPU trains in minutes
+MOST_COMPARED = 1000  # images, whose pairs tell how far apart features lie
 LEAST = 256  # images: with fewer there is nothing to learn without labels
 
 
@@ -67,6 +75,18 @@ def newcomers(methods: list[str], best: Judged | None) -> list[Newcomer]:
     """The networks to train: each method from random weights, and the first one on from the best ready-made weights."""
     on = [Newcomer(methods[0], best)] if methods and best is not None else []
     return [*map(Newcomer, methods), *on]
+
+
+def advise(session: Session, newcomer: Newcomer) -> Continuing:
+    """Whether to go on from its start, by what that makes of the known images."""
+    model, learned = newcomer.start.model, session.problem.development
+
+    def work() -> dict[str, float]:
+        x = features_of(model, learned, session.reading, session.runtime).x
+        return {"uniformity": uniformity(torch.from_numpy(np.array(x[evenly(len(x), MOST_COMPARED)])))}
+
+    record = session.once(session.key("uniformity", model), work)
+    return Continuing(record["uniformity"], model.backbone.is_vit, len(session.problem.pretrainable))
 
 
 def train(session: Session, newcomer: Newcomer, seconds: float) -> tuple[Newcomer, Model] | None:

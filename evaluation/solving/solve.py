@@ -18,7 +18,7 @@ from evaluation.solving.budget import Budget
 from evaluation.solving.candidates import open_candidates, raw_pixels
 from evaluation.solving.final import Answer, answer, controls, keep
 from evaluation.solving.options import OUT, SHARED, Options
-from evaluation.solving.pretrained import LEAST, SHARE, check_methods, newcomers, train
+from evaluation.solving.pretrained import LEAST, SHARE, Newcomer, advise, check_methods, newcomers, train
 from evaluation.solving.probes import PROBE, TUNED, Judged, judge_in_folds
 from evaluation.solving.problem import FEW, Problem, open_problem, open_unlabelled
 from evaluation.solving.session import Session
@@ -26,7 +26,7 @@ from evaluation.solving.tuned import Tuning, make_plan
 from evaluation.solving.unlabelled import BestFeatures, compare_features
 from evaluation.tuning.keeping import check_keepable
 from sslkit.backbones.words import PIXELS
-from sslkit.decision import Decision
+from sslkit.decision import LEAVE, Decision
 from sslkit.errors import UserError
 from sslkit.files.leases import own_folder
 from sslkit.files.writing import name_of
@@ -200,12 +200,23 @@ class Contest:
             return
         trained = newcomers(self.methods, self.first if self.judged else None)
         for number, newcomer in enumerate(trained):
+            if newcomer.start and not self._goes_on(newcomer):
+                continue
             seconds = SHARE * budget.left / (len(trained) - number)
             trained_network = train(self.session, newcomer, seconds)
             if trained_network is None:
                 self.left_out[newcomer.name] = "too few epochs fit"
                 continue
             self._judge(trained_network[0].name, trained_network[1])
+
+    def _goes_on(self, newcomer: Newcomer) -> bool:
+        """Return whether to go on from weights, and say why."""
+        advice = advise(self.session, newcomer)
+        if advice.lead == LEAVE:
+            self._leave_out(newcomer.name, str(advice))
+        else:
+            self.session.runtime.say(f"continue   {newcomer.name}: {advice}")
+        return advice.lead != LEAVE
 
     def _tune(self) -> None:
         """Fine-tune the first networks by their probes, each with its share of what is left."""

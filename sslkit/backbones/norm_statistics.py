@@ -79,6 +79,16 @@ def contradiction(net: nn.Module, pixels: Tensor, mean: Sequence[float], std: Se
     return ""
 
 
+@torch.no_grad()
+def distance(net: nn.Module, pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> float:
+    """The mean distance of the layers' inputs from those of the training, as a logarithm; lower is nearer.
+
+    Of efficientnet_lite0 -3.3 on photographs and -1.2 on letters. pixels, mean, std: as in `contradiction`.
+    """
+    with _in_eval_mode(net):
+        return _mean(_distances(net, _normal(pixels.float() / (255 if pixels.dtype == torch.uint8 else 1), mean, std)))
+
+
 def warn(owner: str, said: str) -> None:
     """Warn, on rank 0, of what `contradiction` returned, once for the same words. owner: of the weights."""
     if said and rank() == 0:

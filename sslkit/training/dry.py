@@ -170,7 +170,7 @@ def announce(config: Config, data: Data, built: Method) -> None:
     body = built.backbone.recipe.name
     say.lines(
         f"dry run   {built.name}, {body}, {data.image_size} px, {precision}, {config.optimizer.name}, {ranks} "
-        f"{'card' if ranks == 1 else 'cards'}: nothing is computed\n"
+        f"{'card' if ranks == 1 else 'cards'}: nothing is trained\n"
         f"memory    {held.line(steps[batch].peak, batch)}{_several(ranks, config.trainer.strategy, more)}"
     )
     say.lines("\n".join(describe_tuned(config, data, built)))

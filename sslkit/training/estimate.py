@@ -13,6 +13,7 @@ from sslkit.backbones import default
 from sslkit.composition.method import Method, method
 from sslkit.data.images import Images
 from sslkit.options.members import parse
+from sslkit.runtime.device import device_of
 from sslkit.runtime.hardware import GIB, is_cpu
 from sslkit.runtime.step_cost import FEW, LONG, Cost, measure_step
 from sslkit.terminal import say
@@ -56,7 +57,13 @@ def seconds_of_epoch(settings: Mapping[str, Any], images: Images) -> float:
     config = Config.from_mapping(settings)
     data = open_data(config, images)
     built = build_method(Settled(config, choose(config, data)).config, data)
-    return _measure(_objective_of(built), data, config.batch_size).seconds * len(data.train)
+    return measure_epoch(config, data, built)
+
+
+def measure_epoch(config: Config, data: Data, built: Method) -> float:
+    """The seconds of an epoch of a run that is built, as `seconds_of_epoch`."""
+    trial = _objective_of(built).to(device_of(config.device))
+    return _measure(trial, data, config.batch_size).seconds * len(data.train)
 
 
 def _objective_of(built: Method) -> Method:
@@ -69,13 +76,14 @@ def _measure(trial: Method, data: Data, batch_size: int) -> Cost:
     """A step on the first images."""
     most = max(data.train.item.rows_at_once(MOST), trial.objective.least_images)
     rows = list(range(min(len(data.train), batch_size, most)))
-    batch = data.train.__getitems__(rows)
-    labels = batch["label"].clamp(min=0) if trial.objective.needs_labels else None
+    batch, device = data.train.__getitems__(rows), next(trial.parameters()).device
+    images, index = batch["images"].to(device), batch["index"].to(device)
+    labels = batch["label"].clamp(min=0).to(device) if trial.objective.needs_labels else None
 
-    def loss(images: int) -> Tensor:
-        first = slice(images)
+    def loss(count: int) -> Tensor:
+        first = slice(count)
         y = None if labels is None else labels[first]
-        return trial(batch["images"][first], batch["index"][first], aspect=batch["aspect"][first], labels=y)["loss"]
+        return trial(images[first], index[first], aspect=batch["aspect"][first], labels=y)["loss"]
 
     return measure_step(loss, trial.objective.least_images, len(rows))
 

@@ -1,6 +1,7 @@
 """pretrain(config) -> ZooEntry, the function behind recipes/train.py: check, build, train, then `finish`."""
 
 import os
+import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -17,6 +18,7 @@ from sslkit.data import same_data
 from sslkit.errors import RunFailed
 from sslkit.files.leases import own_folder
 from sslkit.files.writing import sweep
+from sslkit.numerics.paired import Paired
 from sslkit.runtime import loggers, processes
 from sslkit.runtime.callers import process_kept
 from sslkit.runtime.checkpoint import LastTwo, Saving, how_to_go_on
@@ -39,6 +41,7 @@ from sslkit.training.machine import check_trainer, compile_networks, demand, des
 from sslkit.training.monitor import History, Monitor
 from sslkit.training.optimizers import make_optimizer, make_schedule, peak_lr
 from sslkit.training.patches import Patches
+from sslkit.training.results import gains_of
 from sslkit.training.settled import Settled
 from sslkit.training.start import Start
 from sslkit.training.step import Pretraining, Progress
@@ -94,16 +97,27 @@ def pretrain(
     model = build.build_method(settled.config, data, module)
     check_evaluators(evaluators, settled.config, data, model)
     if asked.dry:
-        from sslkit.training.dry import announce as announce_dry  # what a run does not need
+        from sslkit.training.continuing import announce_continuing  # what a run does not need
+        from sslkit.training.dry import announce as announce_dry
 
         if processes.is_main():
             announce_dry(settled.config, data, model)
+            if asked.init is not None:
+                announce_continuing(asked, settled.config, data, model, partial(_try, data=data))
         return None
     _ = data.train.listing  # refuse a file that has gone before a folder is made
     folder, checkpoint = _place(begun, settled, model)
     if module is not None:
         _TRAINED.add(module)
     return train(settled, data, model, folder, checkpoint, evaluators)
+
+
+def _try(asked: Config, data: Data) -> Mapping[str, Paired]:
+    """What a run gains over its start, of which nothing is kept."""
+    with tempfile.TemporaryDirectory() as out, say.only_warnings():
+        settled = Settled(asked, build.choose(asked, data))
+        method = build.build_method(settled.config, data)
+        return gains_of(train(settled, data, method, run.begin(Path(out), "pilot", settled), None).card)
 
 
 def warn_of_trained(module: nn.Module | None) -> None:

@@ -24,7 +24,7 @@ from sslkit.zoo.entry import CARD, ZooEntry
 
 # Settings that do not affect the weights.
 MAY_CHANGE = (
-    *("resume", "dry", "out", "cache", "name", "eval", "interpolate"),
+    *("resume", "dry", "pilot", "out", "cache", "name", "eval", "interpolate"),
     *("device", "workers", "save_seconds", "progress", "root", "counts"),
 )
 MAY_CHANGE_INSIDE = (

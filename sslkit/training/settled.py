@@ -8,7 +8,7 @@ from typing import Any
 from sslkit.errors import UserError, first_line
 from sslkit.training.config import Config
 
-OPEN = (  # settings that are chosen where they are not given
+OPEN = (  # settings that are chosen where they are not given, beside options that an objective has to continue
     "backbone",
     "image_size",
     "range",
@@ -35,7 +35,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Settled:
-    """What a run has in its config.yaml. asked: the settings as given. chosen: by their paths, some of `OPEN`."""
+    """What a run has in its config.yaml. asked: the settings as given. chosen: by their paths, as `OPEN`."""
 
     asked: Config
     chosen: Mapping[str, Choice]
@@ -63,7 +63,8 @@ class Settled:
 
     def of(self, asked: Config) -> "Settled":
         """The settings of this run with those that are given now: what is not given is as the run has it."""
-        values = {path: value_at(self.config, path) for path in OPEN if value_at(asked, path) in NOT_GIVEN}
+        paths = dict.fromkeys((*OPEN, *self.chosen))
+        values = {path: value_at(self.config, path) for path in paths if value_at(asked, path) in NOT_GIVEN}
         known = {path: value for path, value in values.items() if value not in NOT_GIVEN}
         return Settled(asked, {path: self.chosen.get(path, Choice(value)) for path, value in known.items()})
 

@@ -158,6 +158,15 @@ def test_without_batch_normalisation_nothing_is_read() -> None:
         assert not norm_statistics.has_statistics(timm.create_model(name, num_classes=0))
 
 
+def test_the_distance_is_that_of_normal_distributions_over_the_layers() -> None:
+    """One layer, whose inputs have mean 1 and variance 4 and are remembered as 0 and 1; eps is 0."""
+    net = nn.Sequential(nn.BatchNorm2d(1, eps=0.0))
+    net[0].running_mean.fill_(1e-9)  # not as it was made
+    pixels = torch.tensor([-1.0, 3.0]).view(1, 1, 1, 2).expand(8, 1, 2, 2)
+    divergence = 0.5 * (np.log(1 / 4) + 4 + 1 - 1)
+    assert norm_statistics.distance(net, pixels, (0.0,), (1.0,)) == pytest.approx(np.log(divergence), abs=1e-6)
+
+
 def test_a_network_that_pads_otherwise_is_named() -> None:
     """timm's efficientnet_lite0 takes the weights of tf_efficientnet_lite0 by name and shape, and the reverse."""
     same, images = trained("tf_efficientnet_lite0", *HALF), pieces(24, seed=1)

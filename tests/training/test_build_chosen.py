@@ -83,6 +83,9 @@ def test_a_run_is_continued_with_what_it_chose() -> None:
     given = older.of(Config.from_mapping({"method": "byol", "optimizer": {"lr": 0.1}, "image_size": 64}))
     assert (given.config.optimizer.lr, given.config.image_size, given.chosen) == (0.1, 64, {})
     assert Settled.from_dict(older.to_dict()).to_dict() == older.to_dict()
+    asked = Config.from_mapping({"method": "mae", "init": "efficientnet_lite0"})
+    continued = Settled(asked, {"method.objective.position": Choice("learned")})
+    assert continued.of(asked).config.method_options() == {"objective": {"position": "learned"}}
 
 
 def test_diet_has_a_class_for_each_image_and_smooths_less_where_it_continues(small_run) -> None:

@@ -17,6 +17,7 @@ from evaluation.solving import output, pretrained, tuned
 from evaluation.solving import solve as solving
 from evaluation.solving.problem import open_problem
 from evaluation.solving.solve import Solution, solve
+from sslkit.decision import Continuing
 from sslkit.errors import UserError
 from sslkit.files.leases import own_folder
 from sslkit.zoo.entry import ZooEntry, update
@@ -111,6 +112,21 @@ def test_fine_tuning_and_new_networks_compete(zoo: Path, tmp_path: Path, monkeyp
     assert any("byol here" in str(judged) for judged in found.judged)
     gains = [judged.setting["gain"] for judged in found.judged if judged.how == "fine-tuned"]
     assert len(gains) == solving.MOST_TUNED and any("points by tuning" in line for line in said)
+
+
+@pytest.mark.parametrize("uniformity", [-1.0, -3.0])
+def test_weights_are_gone_on_from_where_their_features_do_not_speak_against_it(
+    uniformity: float, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+    monkeypatch.setattr(pretrained, "uniformity", lambda x: uniformity)
+    monkeypatch.setattr(pretrained, "Continuing", lambda value, _, images: Continuing(value, True, images))
+    monkeypatch.setattr(solving, "train", lambda _, newcomer, __: trained.append(newcomer.name))
+    found, said = run(zoo, tmp_path, methods=["byol"])
+    name = f"{found.judged[0].name}, byol here"
+    assert trained == (["byol here", name] if uniformity == -1.0 else ["byol here"])
+    cases = "27 of 27" if uniformity == -1.0 else "1 of 7"
+    assert any(name in line and f"kNN rose in {cases} cases" in line for line in said)
 
 
 def test_a_finished_call_tunes_nothing_again(zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
