@@ -14,7 +14,6 @@ from sslkit.data.source_options import DataConfig
 from sslkit.data.sources.objects import as_source, name_of
 from sslkit.errors import UserError, format_value
 from sslkit.numerics.neighbours import K
-from sslkit.options.durations import seconds_of
 from sslkit.options.meant import VALUES_ELSEWHERE
 from sslkit.options.settings import as_plain, nest, overlaid, setting, storable
 from sslkit.runtime.context import Computing
@@ -188,10 +187,7 @@ class Config(Computing, DataOptions):
     name: str | None = setting(None, "name of the run's folder; null: from method, data, backbone, epochs and seed")
     resume: bool = setting(False, "continue the newest run of this name from its last checkpoint")
     dry: bool = setting(False, "only print the memory by batch and the least time on some cards, and end")
-    pilot: str | float | None = setting(
-        None,
-        "with dry=true and init=: train so long, such as 5min, in a folder that is removed, and say what it gained",
-    )
+    pilot: str | float | None = setting(None, "with dry=true and init=: train so long, as 5min, and say what it gained")
     data: DataConfig = field(default_factory=DataConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
@@ -273,10 +269,6 @@ def _check(config: Config) -> None:
     if config.interpolate not in (AUTO, 1) and config.init is None:
         share = f"interpolate={config.interpolate:g}"
         raise UserError(f"{share} is between the weights of init= and the trained ones: give init=, or leave it out")
-    if config.pilot is not None:
-        seconds_of("pilot", config.pilot)
-        if not (config.dry and config.init):
-            raise UserError(f"pilot={config.pilot} tries before a run whether init= pays: add dry=true and init=")
     config.data.check(config)
 
 

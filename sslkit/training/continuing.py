@@ -34,7 +34,7 @@ def announce_continuing(asked: Config, config: Config, data: Data, built: Method
 
     asked: the settings as given. config: with what was chosen. Raises UserError for a pilot of less than an epoch.
     """
-    images = spaced(data.bank or cap(data.train.clean(data.image_size), config))
+    images = take_evenly(data.bank or cap(data.train.clean(data.image_size), config))
     x, y = features(built, images)
     uniformity = diagnostics.uniformity(x)
     say.line(f"start     {describe_start(built, data, len(x), uniformity)}")
@@ -47,7 +47,7 @@ def announce_continuing(asked: Config, config: Config, data: Data, built: Method
     say.line(f"{LABEL}{Continuing(uniformity, built.backbone.is_vit, len(data.train), **how)}")
 
 
-def spaced(images: CachedImages) -> CachedImages:
+def take_evenly(images: CachedImages) -> CachedImages:
     """At most `IMAGES` of these, evenly spaced."""
     return CachedImages(images.images, images.rows[evenly(len(images.rows), IMAGES)])
 
@@ -68,16 +68,25 @@ def describe_start(built: Method, data: Data, n: int, uniformity: float) -> str:
 
 def describe_labels(built: Method, data: Data, x: Tensor, y: Tensor, k: int) -> str:
     """How well features x (N, D) with classes y (N,) answer for others by kNN, beside raw pixels; "" of too few."""
-    query = spaced(data.query)
+    query = take_evenly(data.query)
     asked, asked_y = features(built, query)
     if too_few(y.numpy(), asked_y.numpy()):
         return ""
     k = min(k, len(x))
     right = knn_hits(x, y, asked, asked_y, k=k).mean()
-    pixels = knn_hits(*embed_all(spaced(data.bank), shrink), *embed_all(query, shrink), k=k).mean()
+    pixels = knn_hits(*embed_all(take_evenly(data.bank), shrink), *embed_all(query, shrink), k=k).mean()
     largest = np.bincount(asked_y.numpy()).max() / len(asked)
     beside = f"raw pixels {100 * pixels:.1f} %, the largest class {100 * largest:.1f} %"
     return f"{k}-NN {100 * right:.1f} % of {len(asked):,} {data.unit} by {len(x):,} others, {beside}"
+
+
+def check_pilot(asked: Config) -> None:
+    """Raises UserError for a pilot of no time, without dry=true or init=, or of several processes."""
+    seconds_of("pilot", asked.pilot)
+    if not (asked.dry and asked.init):
+        raise UserError(f"pilot={asked.pilot} tries before a run whether init= pays: add dry=true and init=")
+    if ranks_of(asked) > 1:
+        raise UserError(f"pilot={asked.pilot} is one process: give trainer.devices=1")
 
 
 def pilot_settings(asked: Config, seconds: float) -> Config:
@@ -85,8 +94,6 @@ def pilot_settings(asked: Config, seconds: float) -> Config:
     epochs = int(seconds_of("pilot", asked.pilot) / seconds)
     if epochs < 1:
         raise UserError(f"pilot={asked.pilot}: an epoch takes about {lasting(seconds)}: give a longer time")
-    if ranks_of(asked) > 1:
-        raise UserError(f"pilot={asked.pilot} is one process: give trainer.devices=1")
     judged = dataclasses.replace(asked.eval, tsne=0, every=epochs)
     shorter = {"epochs": min(epochs, asked.epochs), "eval": judged, "progress": False}
     return dataclasses.replace(asked, dry=False, pilot=None, resume=False, **shorter)

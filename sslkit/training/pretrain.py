@@ -31,6 +31,7 @@ from sslkit.terminal import say
 from sslkit.training import build, run
 from sslkit.training.choosing import Best, check_choice, settle_weights, weights_of
 from sslkit.training.config import Config, parse_settings
+from sslkit.training.continuing import announce_continuing, check_pilot
 from sslkit.training.data import Data, images_of, open_data, rows_to_learn
 from sslkit.training.elsewhere import open_elsewhere
 from sslkit.training.estimate import announce_cost
@@ -88,6 +89,8 @@ def pretrain(
     if begun and run.is_finished(begun.folder):
         return run.entry_of(begun.folder, lambda: images_of(config, dataset))
     build.check_parts(asked)
+    if asked.pilot is not None:
+        check_pilot(asked)
     if not asked.dry:
         check_trainer(asked)
         warn_of_trained(module)
@@ -97,8 +100,7 @@ def pretrain(
     model = build.build_method(settled.config, data, module)
     check_evaluators(evaluators, settled.config, data, model)
     if asked.dry:
-        from sslkit.training.continuing import announce_continuing  # what a run does not need
-        from sslkit.training.dry import announce as announce_dry
+        from sslkit.training.dry import announce as announce_dry  # what a run does not need
 
         if processes.is_main():
             announce_dry(settled.config, data, model)
