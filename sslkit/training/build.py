@@ -187,6 +187,9 @@ def check_shares(config: Config, built: Method) -> None:
         "precision=float16 scales the gradients of whole weights: take bfloat16": (config.precision == "float16"),
         f"{built.name} sets weights to the images' features before the first step": built.objective.fits_weights,
         "trainer.compile=true compiles blocks whose weights are whole": config.trainer.compile,
+        f"tune={config.tune} computes each weight from a whole one and its update": (
+            tune.parse(config.tune or tune.ALL).kind == tune.LORA
+        ),
         f"{built.name} learns a single number, {', '.join(scalars)}, which has no shares": bool(scalars),
     }
     for reason, holds in reasons.items():

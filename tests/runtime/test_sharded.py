@@ -15,6 +15,9 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import sslkit
 from sslkit import objectives, regularizers
+from sslkit.backbones.base import Origin
+from sslkit.backbones.tune import parse
+from sslkit.backbones.tuning import train_part
 from sslkit.errors import UserError
 from sslkit.runtime import distributed
 from sslkit.runtime.hardware import recompute
@@ -25,23 +28,31 @@ from sslkit.training.step import Pretraining
 
 EVERY_PLUGIN = "+".join(regularizers.names())
 QUICK = ["byol+koleo"]
+TUNED = ["simclr last:1", "simclr norms"]
 VITS = [name for name in objectives.names() if "vit" in objectives.find(name).families]
 LONG = [
     name
-    for name in (*VITS, f"byol+{EVERY_PLUGIN}", f"mae+{EVERY_PLUGIN}", "mae+guide", "byol again")
+    for name in (*VITS, f"byol+{EVERY_PLUGIN}", f"mae+{EVERY_PLUGIN}", "mae+guide", "byol again", *TUNED)
     if name not in QUICK
 ]
 DEEPER = {"narrow_vit": (contract.NARROWER_VIT["narrow_vit"][0], contract.NARROWER_VIT["narrow_vit"][1] | {"depth": 4})}
 
 
 def made(name: str) -> tuple[Pretraining, torch.optim.Optimizer]:
-    """In float64, with four blocks, of which two are in shares of their own. "NAME again": recomputes activations."""
-    name, *again = name.split()
+    """In float64, with four blocks, of which two are in shares of their own. "NAME again": recomputes activations.
+
+    "NAME TUNE" is a run from given weights with tune=TUNE.
+    """
+    name, *more = name.split()
     with mock.patch.object(contract, "NARROWER_VIT", DEEPER):
-        method = contract.build(name, "vit", seed=1).double()
+        method = contract.build(name, "vit", seed=1)
+    for word in set(more) - {"again"}:
+        method.backbone.recipe.origin = Origin("given", "", ((0.0,) * 3, (1.0,) * 3))
+        train_part(method.backbone, parse(word))
+    method.double()
     if {"guide", "distill"} & set(name.split("+")):
         method.prepare(sslkit.open_images("clipart"))
-    if again:
+    if "again" in more:
         recompute(method.backbone.net, "narrow_vit")
     return Pretraining(method), make_optimizer(method, OptimizerConfig(), 1e-3)
 
@@ -177,6 +188,7 @@ def close(found: torch.Tensor, known: torch.Tensor, what: str) -> None:
         ({"optimizer.name": "lars", "optimizer.lr": 0.3}, "norm of each whole weight"),
         ({"precision": "float16"}, "take bfloat16"),
         ({"trainer.compile": True}, "trainer.compile=true"),
+        ({"init": "efficientnet_lite0", "tune": "lora(4)"}, r"tune=lora\(4\) computes each weight"),
     ],
 )
 def test_what_has_no_shares_is_refused(settings: dict, reason: str) -> None:
