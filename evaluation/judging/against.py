@@ -11,7 +11,7 @@ from evaluation.results.tables import value_of
 from sslkit.errors import UserError
 from sslkit.runtime.distributed import rank
 from sslkit.terminal import say
-from sslkit.zoo.entry import WEIGHTS, ZooEntry, update
+from sslkit.zoo.entry import WEIGHTS, ZooEntry, resizing_of, update
 from sslkit.zoo.weights import sha256
 
 START = "start"
@@ -40,9 +40,20 @@ def with_start(checkpoint: Any, zoo: Any, against: str) -> list[Any]:
     return [checkpoint, init["source"] if weights.is_file() else f"{init['source']}(image_size={size})"]
 
 
+def squares_of(checkpoint: str | Path) -> dict[str, Any]:
+    """The options resize and interpolation, of `evaluate`, by which an entry sees pictures."""
+    card = ZooEntry.load(checkpoint).card
+    resizing = resizing_of(card, card["backbone"]["image_size"])
+    return {"resize": resizing.resize, "interpolation": resizing.interpolation}
+
+
 def evaluate_against(against: str, checkpoint: Any, zoo: Any, data: Any, protocols: Any, **how: Any) -> list[Result]:
-    """Evaluate an entry and its start by `evaluate_models`, and tell the differences. protocols: None is `USUAL`."""
+    """Evaluate an entry and its start by `evaluate_models`, and tell the differences. protocols: None is `USUAL`.
+
+    Both see the same squares, those of the entry, unless resize or interpolation is given.
+    """
     both = with_start(checkpoint, zoo, against)
+    how |= {name: squares for name, squares in squares_of(checkpoint).items() if how.get(name) is None}
     results = evaluate_models(both, None, data, list(USUAL) if protocols is None else protocols, **how)
     if rank() == 0:
         tell_gains(Path(checkpoint), results)

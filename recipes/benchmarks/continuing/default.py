@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -22,6 +23,7 @@ from results import load, measure
 
 import evaluation
 import sslkit
+from evaluation.judging.against import squares_of
 from sslkit.terminal.tables import markdown
 
 RESULTS = "continuing/default"
@@ -43,14 +45,16 @@ def continue_and_judge(seed: int, out: Path) -> dict[str, dict[str, str]]:
     entry = sslkit.pretrain({"init": START, "data": DATA, "seed": seed, "out": str(out / "zoo"), "device": "cpu"})
     size = entry.card["backbone"]["image_size"]
     models = {"before": f"{START}(image_size={size})", "after": str(entry.folder)}
-    return {stage: judge(model, seed, out) for stage, model in models.items()}
+    squares = squares_of(entry.folder)
+    return {stage: judge(model, seed, out, squares) for stage, model in models.items()}
 
 
-def judge(model: str, seed: int, out: Path) -> dict[str, str]:
+def judge(model: str, seed: int, out: Path, squares: dict[str, Any]) -> dict[str, str]:
+    """squares: options by which both see the same pixels."""
     grid = {"lr": list(TUNE_RATES), "weight_decay": [0.05], "optimizer": "adamw"}
     options = {"fine_tune": {"steps": TUNE_STEPS, "batch_size": 32, "grid": grid, "seeds": [seed]}}
     results = evaluation.evaluate(
-        model, DATA, list(MEASURES), options=options, seed=seed, cache=out / "cache", device="cpu"
+        model, DATA, list(MEASURES), options=options, seed=seed, cache=out / "cache", device="cpu", **squares
     )
     return {result.protocol: "".join(str(int(right)) for right in result.outcomes) for result in results}
 
