@@ -1,6 +1,7 @@
 """An entry beside the weights that its run started from: each number before and after, and the paired difference."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from evaluation.results.comparison import adjust, compare
 from evaluation.results.result import Result
 from evaluation.results.tables import value_of
 from sslkit.errors import UserError
+from sslkit.models.loading import load
 from sslkit.runtime.distributed import rank
 from sslkit.terminal import say
 from sslkit.zoo.entry import WEIGHTS, ZooEntry, resizing_of, update
@@ -19,8 +21,10 @@ FIELD = "against_start"  # of the card
 USUAL = ("knn", "linear", "fine_tune")  # protocols of images with labels; of masks name linear_seg
 
 
-def with_start(checkpoint: Any, zoo: Any, against: str) -> list[Any]:
-    """Return the entry and the word of its start, which is fed at the entry's size.
+def with_start(checkpoint: Any, zoo: Any, against: str, trust: Any = None) -> list[Any]:
+    """Return the entry and its start, which sees the same squares: a difference is that of the weights alone.
+
+    trust: see `sslkit.load`.
 
     Raises UserError for another word than start, for anything but one entry of a run with init=, and for the folder of
     a start whose weights have changed since.
@@ -37,23 +41,13 @@ def with_start(checkpoint: Any, zoo: Any, against: str) -> list[Any]:
     if weights.is_file() and sha256(weights) != init["sha256"]:
         raise UserError(f"{weights} are not the weights that {checkpoint} started from: they have changed since")
     size = entry.card["backbone"]["image_size"]
-    return [checkpoint, init["source"] if weights.is_file() else f"{init['source']}(image_size={size})"]
-
-
-def squares_of(checkpoint: str | Path) -> dict[str, Any]:
-    """The options resize and interpolation, of `evaluate`, by which an entry sees pictures."""
-    card = ZooEntry.load(checkpoint).card
-    resizing = resizing_of(card, card["backbone"]["image_size"])
-    return {"resize": resizing.resize, "interpolation": resizing.interpolation}
+    start = load(init["source"], image_size=size, trust=trust)
+    return [checkpoint, replace(start, resizing=resizing_of(entry.card, size))]
 
 
 def evaluate_against(against: str, checkpoint: Any, zoo: Any, data: Any, protocols: Any, **how: Any) -> list[Result]:
-    """Evaluate an entry and its start by `evaluate_models`, and tell the differences. protocols: None is `USUAL`.
-
-    Both see the same squares, those of the entry, unless resize or interpolation is given.
-    """
-    both = with_start(checkpoint, zoo, against)
-    how |= {name: squares for name, squares in squares_of(checkpoint).items() if how.get(name) is None}
+    """Evaluate an entry and its start by `evaluate_models`, and tell the differences. protocols: None is `USUAL`."""
+    both = with_start(checkpoint, zoo, against, how.get("trust"))
     results = evaluate_models(both, None, data, list(USUAL) if protocols is None else protocols, **how)
     if rank() == 0:
         tell_gains(Path(checkpoint), results)

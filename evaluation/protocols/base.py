@@ -126,6 +126,10 @@ class Subject:
     dtype: Any = np.float32
     _features: dict[Hashable, Features] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.model is not None:  # None where only the data are asked about
+            self.model = self.model.seeing(self.reading.resize, self.reading.interpolation)
+
     def with_features(self, model: Model, dtype: Any = np.float32) -> "Subject":
         """Return the same subject with other features of its network; `with_notes` of both knows them."""
         return replace(self, model=model, dtype=dtype)

@@ -114,6 +114,7 @@ def open_task(model: Model, dataset: Any, reading: Reading = AS_USUAL, *, takes_
     takes_numbers: labels may be numbers, which a head with one output learns.
     Raises UserError if a split or its labels are missing, for -1 labels, and for classes that occur only in test.
     """
+    model = model.seeing(reading.resize, reading.interpolation)
     splits = check_splits(dataset) if isinstance(dataset, Mapping) else open_splits(dataset, reading)
     first = splits["train"]
     if not takes_numbers:

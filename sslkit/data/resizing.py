@@ -6,7 +6,7 @@ whole pixels are cut out at its centre (timm.data.transforms_factory.transforms_
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 SMALL = 64  # pixels: up to this size no border is cut off, and a stem that shrinks the image by four loses most of it
@@ -49,6 +49,11 @@ class Resizing:
     def resize(self) -> int:
         """Length in pixels of the shorter side, or of both, before the square is cut out."""
         return math.floor(self.image_size / self.crop_pct)
+
+    def asked(self, resize: int | None = None, interpolation: str | None = None) -> "Resizing":
+        """The same with another length of `resize`, or interpolation; None keeps it."""
+        crop_pct = self.crop_pct if resize is None else self.image_size / (resize + 0.5)  # rounded down to it again
+        return replace(self, crop_pct=crop_pct, interpolation=interpolation or self.interpolation)
 
     def of_images(self) -> dict[str, Any]:
         """The options of `Images.at`."""

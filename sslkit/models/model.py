@@ -1,7 +1,7 @@
 """A network with the preparation of its images: what `sslkit.load` returns."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -197,11 +197,16 @@ class Model(nn.Module):
         """
         _check_item(self.item, self.name)
         _check_item(images.item, images.name)
-        asked = {"resize": resize, "interpolation": interpolation}
-        how = self.resizing.of_images() | {name: value for name, value in asked.items() if value is not None}
-        if how["resize"] < self.image_size:
+        resizing = self.seeing(resize, interpolation).resizing
+        return self.with_scale(images, channels=self.in_chans, **resizing.of_images())
+
+    def seeing(self, resize: int | None = None, interpolation: str | None = None) -> Self:
+        """Return the same network with squares of another resizing; None: its own. Raises UserError as `clean` does."""
+        if resize is not None and resize < self.image_size:
             raise UserError(f"resize={resize} is less than the crop of {self.image_size} pixels that {self.name} takes")
-        return self.with_scale(images, channels=self.in_chans, **how)
+        if resize is None and interpolation is None:
+            return self
+        return replace(self, resizing=self.resizing.asked(resize, interpolation))
 
     def with_scale(self, images: Images, **options: Any) -> Images:
         """Return `images.at(**options)`, stored values scaled as in the training unless that was given."""

@@ -72,6 +72,14 @@ def test_sizes_are_rounded_down_as_by_timm() -> None:
     assert Resizing.of_timm(config | {"crop_mode": "squash"}, 336).of_images()["fit"] == "squash"
 
 
+def test_a_length_that_is_asked_for_is_obeyed() -> None:
+    for size in (8, 48, 224, 518):
+        for resize in range(size, 3 * size):
+            asked = Resizing(size, 0.875).asked(resize, "bilinear")
+            assert (asked.resize, asked.interpolation, asked.image_size) == (resize, "bilinear", size)
+    assert Resizing(224, 0.95, "bicubic", "squash").asked() == Resizing(224, 0.95, "bicubic", "squash")
+
+
 def test_a_picture_of_any_length_fits_in_memory() -> None:
     line = Image.new("L", (70_000, 2))
     line.paste(255, (34_000, 0, 36_000, 2))

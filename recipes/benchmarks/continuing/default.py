@@ -23,7 +23,7 @@ from results import load, measure
 
 import evaluation
 import sslkit
-from evaluation.judging.against import squares_of
+from evaluation.judging.against import with_start
 from sslkit.terminal.tables import markdown
 
 RESULTS = "continuing/default"
@@ -43,18 +43,15 @@ def main() -> None:
 def continue_and_judge(seed: int, out: Path) -> dict[str, dict[str, str]]:
     """Right and wrong test images of the start and of the run, in 1 and 0, by measure."""
     entry = sslkit.pretrain({"init": START, "data": DATA, "seed": seed, "out": str(out / "zoo"), "device": "cpu"})
-    size = entry.card["backbone"]["image_size"]
-    models = {"before": f"{START}(image_size={size})", "after": str(entry.folder)}
-    squares = squares_of(entry.folder)
-    return {stage: judge(model, seed, out, squares) for stage, model in models.items()}
+    after, before = with_start(str(entry.folder), None, "start")
+    return {stage: judge(model, seed, out) for stage, model in (("before", before), ("after", after))}
 
 
-def judge(model: str, seed: int, out: Path, squares: dict[str, Any]) -> dict[str, str]:
-    """squares: options by which both see the same pixels."""
+def judge(model: Any, seed: int, out: Path) -> dict[str, str]:
     grid = {"lr": list(TUNE_RATES), "weight_decay": [0.05], "optimizer": "adamw"}
     options = {"fine_tune": {"steps": TUNE_STEPS, "batch_size": 32, "grid": grid, "seeds": [seed]}}
     results = evaluation.evaluate(
-        model, DATA, list(MEASURES), options=options, seed=seed, cache=out / "cache", device="cpu", **squares
+        model, DATA, list(MEASURES), options=options, seed=seed, cache=out / "cache", device="cpu"
     )
     return {result.protocol: "".join(str(int(right)) for right in result.outcomes) for result in results}
 

@@ -35,6 +35,7 @@ SMALL = {  # options that make a protocol short enough for a test
     "semi_supervised": {"fraction": 4, "draws": 2, "epochs": 1},
     "lidar": {"q": 2, "n_images": 40},
     "view_retrieval": {"n_images": 40},
+    "patch_quality": {"n_images": 20},
     "linear_aug": {"epochs": 1},
     "action": {"features": "once", "epochs": 1, "frames": 4, "clips": 1, "crops": 1},
     "detection": {"schedule": "smoke", "steps": 1, "batch_size": 2, "trials": 2},
@@ -72,6 +73,8 @@ def test_every_protocol_gives_results_that_json_keeps(name: str, data: str, mode
         data = {split: replace(clipart_boxes(3, split), name="six") for split in ("train", "test")}
     if name in ("linear_seg", "knn_seg"):
         data = {split: replace(clipart_boxes(6, split), name="six") for split in ("train", "test")}
+        model = sslkit.load("random:narrow_resnet", image_size=32, in_chans=1)
+    if name in ("attentive", "patch_quality"):
         model = sslkit.load("random:narrow_resnet", image_size=32, in_chans=1)
     if name == "action":
         data, model = f"video:{write_motions(tmp_path / 'six')}", sslkit.load("random:narrow_slow", image_size=16)

@@ -109,6 +109,8 @@ def test_files_are_cut_whole_and_judged_as_features_are(tmp_path: Path) -> None:
     assert task.test.centres.parts[0].options.resize == wide.resizing.resize == 80
     assert task.train.crops.__getitems__([0])["aspect"].item() == pytest.approx(40 / 60)
     assert task.train.centres.__getitems__([0])["aspect"].item() == 1
+    asked = open_task(wide, tmp_path, Reading(resize=90, interpolation="bilinear"))
+    assert (asked.test.centres.parts[0].options.resize, asked.model.resizing.interpolation) == (90, "bilinear")
 
 
 @pytest.mark.parametrize(
