@@ -1,6 +1,6 @@
 """Attention pools of frozen tokens, each with a linear classifier: many settings of the optimiser in one pass.
 
-A pool looks at the T tokens of an image with M queries. That of CAPI (Darcet et al. 2025, arXiv 2502.08769, appendix A)
+A pool looks at the T tokens of an image with M queries. That of CAPI (Darcet et al. 2025, arXiv 2502.08769)
 has one learned query, cut into heads, and projections to keys and values. Efficient probing (Psomas et al. 2026, arXiv
 2506.10178) has many queries that look at the tokens themselves, without keys, and one projection to values, of which
 each query has its share. In both the weights of a head depend on the tokens by one vector, so that tokens are pooled

@@ -5,7 +5,7 @@ of masked image modelling. Here frozen patches, or the positions of a convolutio
 attention that learns with the classifier. `pool=efficient` is efficient probing (Psomas et al. 2026, arXiv 2506.10178):
 32 queries and one projection, without keys, under 1.4 M parameters for a ViT-B and 1,000 classes; in its paper it is
 above other attention pools, with fewer parameters, so it is the default. `pool=attention` is CAPI's (Darcet et al.
-2025, arXiv 2502.08769, appendix A), as V-JEPA's without the block behind it.
+2025, arXiv 2502.08769), as V-JEPA's without the block behind it.
 """
 
 import time
@@ -41,7 +41,7 @@ from sslkit.runtime.context import Runtime
 from sslkit.runtime.device import device_of
 
 NAME = "attentive"
-KEPT = np.float16  # of tokens: half the disk; their norm is 1 to 100, and its rounding of 0.05 % is below any noise
+KEPT = np.float16  # of tokens: half the disk, rounded by at most 0.05 %; what it cannot hold is an error
 # CAPI takes 12,500 steps of 128 images and 30 settings; a tenth of the steps sees 1,000 images 160 times, and rates
 # between those of its grid differ little
 USUAL = Grid(learning_rates=(1e-4, 5e-4, 2e-3, 1e-2), weight_decays=(5e-4, 0.05, 0.5), iterations=1250, batch_size=128)

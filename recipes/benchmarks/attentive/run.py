@@ -89,9 +89,9 @@ def train(network: str, name: str, data: str, seed: int, out: Path) -> str:
     settings, epochs = NETWORKS[network]
     folder = out / "zoo" / f"{network}-{name}-{seed}"
     if not (folder / CARD).is_file():
-        given = {"method": "mae", "data": data, "epochs": epochs[name], "seed": seed, "device": "cpu", "batch_size": 32}
-        kept = {"out": str(folder.parent), "name": folder.name, "cache": str(out / "cache"), "eval.tsne": 0}
-        sslkit.pretrain({**settings, **given, **kept, "resume": folder.is_dir()})
+        basic = {"method": "mae", "data": data, "epochs": epochs[name], "seed": seed, "device": "cpu", "batch_size": 32}
+        places = {"out": str(folder.parent), "name": folder.name, "cache": str(out / "cache"), "eval.tsne": 0}
+        sslkit.pretrain({**settings, **basic, **places, "resume": folder.is_dir()})
     return str(folder)
 
 
