@@ -24,11 +24,14 @@ import torch
 from keys import JUDGING, Numbers
 from objectives.settings import FIXED, best, config, settings
 from plugins.plan import BESIDE_KIND, CONTROLS, CORE, FORMS, PRIORS_OF_CODE
+from ranking.made_up import of_metric, part_of
+from results import load
 
 import evaluation
 import sslkit
 from sslkit import objectives as family
 
+RANKING = "ranking/study"
 STEPS, IMAGES, JUDGED_IMAGES, CLASSES, SIDE = 4, 32, 400, 8, 28
 WHOLE_BATCH = {"w_mse": 128}  # images that its whitening needs
 
@@ -101,13 +104,17 @@ def write_images(path: Path, n: int, *, labelled: bool, shape: tuple[int, int, i
 
 @functools.cache
 def parts() -> dict[str, Callable[[], Numbers]]:
-    """What measures the fingerprint of each part: objectives, plug-ins and priors beside one of a kind, and judging."""
+    """What measures the fingerprint of each part.
+
+    Objectives; plug-ins and priors beside one of a kind; the metrics of the ranking study; judging.
+    """
     trained = {name: partial(of_training, name) for name in sorted(FIXED)}
     forms = [form for form in CORE if form != "plain" and form not in CONTROLS]
     beside = [(kind, form) for kind in BESIDE_KIND.values() for form in forms]
     beside += [(BESIDE_KIND[True], f"guide, {prior}") for prior in PRIORS_OF_CODE]
     trained |= {f"{kind} + {form}": partial(of_training, kind, *FORMS[form]) for kind, form in beside}
-    return {**trained, JUDGING: of_judging}
+    scored = {part_of(metric): partial(of_metric, metric) for metric in load(RANKING)["metrics"]}
+    return {**trained, **scored, JUDGING: of_judging}
 
 
 def update(names: Collection[str], commit: str) -> dict[str, tuple[str, str]]:

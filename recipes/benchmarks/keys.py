@@ -24,6 +24,7 @@ WITHIN_OF = {
     "vicregl": 1e-3,
     "visreg": 3e-3,
     "mae + dsa": 2e-2,
+    **dict.fromkeys(("metric knn", "metric linear_probe", "metric itm"), 9e-3),  # one image of 120 may be undecided
 }  # which enlarge it: a quarter of these
 SHARES = ("probe", "knn", "few_shot")
 SHARES_WITHIN = 0.003  # one image of 400, which may be nearly undecided between two classes

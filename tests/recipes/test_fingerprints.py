@@ -17,6 +17,8 @@ from objectives.settings import RESULTS as OBJECTIVES
 from plugins import answers
 from plugins import run as plugins
 from plugins.plan import FORMS, PARTS, parts_of
+from ranking import table
+from ranking.made_up import PREFIX, part_of
 from results import load, path_of, put_tables
 
 RUNS = load(plugins.RESULTS)["runs"]
@@ -29,6 +31,13 @@ def changes(part: str, numbers: dict[str, list[float]]) -> str:
     was = RECORD["known"][part][RECORD["now"][part]]
     names = sorted(keys.differing(part, numbers, was["numbers"]))
     told = "; ".join(f"{name} {was['numbers'].get(name)} -> {numbers.get(name)}" for name in names)
+    if part.startswith(PREFIX):
+        return (
+            f"the code computes something else of {part} than since commit {was['commit']}: {told}\n"
+            f"Of older code is the row {part.removeprefix(PREFIX)} of recipes/benchmarks/ranking/README.md.\n"
+            f"Mark it: python recipes/benchmarks/stale.py '{part}', and put it there as study --table prints it\n"
+            "Or score the zoo again: python recipes/benchmarks/ranking/run.py study"
+        )
     cells = Counter(" | ".join(run.split(" | ")[:2]) for run in RUNS if part in parts_of(run))
     cells |= Counter(run.partition(" | ")[0] for run in OF_OBJECTIVES if part in tables.parts_of(run))
     return (
@@ -108,6 +117,16 @@ def test_runs_of_today_bear_no_mark_and_runs_without_keys_are_as_the_oldest_know
     assert answers.tables(now).count(keys.MARK.strip()) == 1 and answers.of_older_code(now) == answers.NOTHING_OLDER
     before = {run: {name: value for name, value in row.items() if name != "key"} for run, row in changed.items()}
     assert answers.tables(before) == answers.tables(changed)
+
+
+def test_the_row_of_a_metric_of_older_code_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = load(fingerprints.RANKING)
+    assert keys.MARK.strip() not in table.table(study)
+    now = {part_of(name): "old" for name in study["metrics"]} | {part_of("knn"): "new"}
+    known = {part: {"old": {}, "new": {}} for part in now}
+    monkeypatch.setattr(keys, "today", lambda: {"now": now, "known": known})
+    marked = [line.split("  ")[0] for line in table.table(study).splitlines() if keys.MARK.strip() in line]
+    assert marked == ["knn (baseline) †"]
 
 
 def test_the_cheapest_whole_block_of_stale_runs_is_made_again(changed: dict) -> None:

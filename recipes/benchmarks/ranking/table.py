@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from keys import MARK, stale_parts
+from ranking.made_up import part_of
+
 from sslkit.terminal.tables import align, markdown
 
 TAU, REGRET = "weighted tau (Vigna)", "regret@1"
@@ -72,6 +75,7 @@ def _rows(found: Mapping[str, Any], tasks: Sequence[str]) -> list[list[str]]:
 
 def _row(name: str, row: Mapping[str, Any], tasks: Sequence[str]) -> list[str]:
     shown = f"{name} (baseline)" if row["baseline"] else name
+    shown += MARK * bool(stale_parts(row, [part_of(name)]))
     if not set(tasks) <= set(row["tasks"]):
         shown += f", {len(row['tasks'])} of {len(tasks)} tasks"
     values = [_value(row["tasks"].get(task, {}).get(TAU)) for task in tasks]
