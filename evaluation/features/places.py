@@ -37,7 +37,7 @@ def check_network(model: Model, protocol: str) -> tuple[int, int]:
 def _grid(model: Model, pixels: Tensor, protocol: str) -> tuple[int, int]:
     weight = next(model.net.parameters(), pixels)
     try:
-        places = place_features(model.backbone, pixels.to(weight))
+        places = place_features(model.backbone, pixels.to(weight), 1)
     except UserError:
         raise
     except (RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:  # of a network of one's own
@@ -55,7 +55,7 @@ class Places(nn.Module):
         self.backbone = backbone
 
     def forward(self, x: Tensor) -> Tensor:
-        return place_features(self.backbone, x).flatten(2).transpose(1, 2).flatten(1)
+        return place_features(self.backbone, x, 1).flatten(2).transpose(1, 2).flatten(1)
 
 
 def as_places(model: Model) -> Model:

@@ -21,7 +21,7 @@ FIELD = "against_start"  # of the card
 USUAL = ("knn", "linear", "fine_tune")  # protocols of images with labels; of masks name linear_seg
 
 
-def with_start(checkpoint: Any, zoo: Any, against: str, trust: Any = None) -> list[Any]:
+def with_start(checkpoint: Any, zoo: Any, against: str, trust: Any) -> list[Any]:
     """Return the entry and its start, which sees the same squares: a difference is that of the weights alone.
 
     trust: see `sslkit.load`.

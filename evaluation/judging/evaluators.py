@@ -71,16 +71,16 @@ def of_run(settings: Mapping[str, Any]) -> list["ProtocolEvaluator"]:
     how = {option.name: getattr(config, option.name) for option in fields(DataOptions) if option.name not in VALUES}
     reading = Reading(**how, cache=config.cache)  # the model scales values as in its training
     runtime = Runtime(seed=config.seed, workers=config.workers, progress=config.progress)
-    own = config.data.source
-    data = own if config.eval.data is None else config.eval.data
-    tests_on_own = own in ([data] if isinstance(data, str) else data)
+    source = config.data.source
+    data = source if config.eval.data is None else config.eval.data
+    tests_on_own = source in ([data] if isinstance(data, str) else data)
     needs_labels = classes(config.method_name)["objective"].needs_labels
-    if tests_on_own and needs_labels and note_of(own, config.cache, config.columns):
+    if tests_on_own and needs_labels and note_of(source, config.cache, config.columns):
         raise UserError(
-            f"eval.protocols: {own} has no test images of its own, and method={config.method_name} learns from the "
+            f"eval.protocols: {source} has no test images of its own, and method={config.method_name} learns from the "
             "labels of all others: make test/ in it, or give eval.data="
         )
-    unnamed = own if config.eval.data is None else None
+    unnamed = source if config.eval.data is None else None
     return make_evaluators(config.eval.protocols, data, config.eval.protocol_options, reading, runtime, unnamed)
 
 

@@ -216,7 +216,7 @@ def _compute(
         if (batch["index"].numpy() != asked).any():
             raise UserError(f"anomaly: one of {', '.join(images.path(row) for row in asked)} cannot be read")
         with torch.inference_mode():
-            places = place_features(model.backbone, model.normalize(batch["images"].to(device)))
+            places = place_features(model.backbone, model.normalize(batch["images"].to(device)), 1)
         if not places.isfinite().all():
             raise UserError(f"{model.name} returns features that are not finite: the model may have diverged")
         yield places.flatten(2).transpose(1, 2).flatten(1).cpu().numpy()

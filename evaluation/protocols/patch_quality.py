@@ -37,7 +37,7 @@ from sslkit.runtime.distributed import rank
 from sslkit.terminal.say import counted
 
 SET = patches.MEASURED  # images of one number, as in a run: its dimension is that of so many images
-PARTS = tuple(part.name for part in fields(DenseStructure))
+PARTS = tuple(field.name for field in fields(DenseStructure))
 NOTE = "The first three principal components of the patches of these images."
 
 
@@ -109,7 +109,7 @@ def measure(model: Model, split: Split, options: Options, runtime: Runtime) -> R
             patches.draw_patches(
                 pixels[shown], columns, captions, picture_of(runtime.out, split.name), name=split.name, note=NOTE
             )
-    parts = {part: [getattr(structure, part) for structure in structures] for part in PARTS}
+    parts = {name: [getattr(structure, name) for structure in structures] for name in PARTS}
     count = len(split.ids) if len(structures) == 1 else SET * len(structures)
     over = over_groups(split.groups)
     return Result.from_estimate(
@@ -119,7 +119,7 @@ def measure(model: Model, split: Split, options: Options, runtime: Runtime) -> R
         metric="dse",
         model=model.name,
         data=split.name,
-        others={part: over_sets(values, count) for part, values in parts.items()},
+        others={name: over_sets(values, count) for name, values in parts.items()},
         seeds=[runtime.seed],
         digests={"model": model.digest, "images": split.digest},
         seconds=time.perf_counter() - start,
@@ -138,11 +138,11 @@ def draw_sets(ids: np.ndarray, groups: np.ndarray | None, most: int, seed: int) 
     ids: (N,) names. groups: (N,) of images that stay together, of which a set may have a part, and the next one none.
     most: largest number of images, of all sets.
     """
-    place = np.argsort(np.argsort(draw_keys(ids, seed, "patches"), kind="stable"))
+    drawn = np.argsort(np.argsort(draw_keys(ids, seed, "patches"), kind="stable"))
     member = np.arange(len(ids)) if over_groups(groups) is None else np.unique(groups, return_inverse=True)[1]
     first = np.full(int(member.max()) + 1, len(ids))
-    np.minimum.at(first, member, place)
-    order = np.lexsort((place, first[member]))
+    np.minimum.at(first, member, drawn)
+    order = np.lexsort((drawn, first[member]))
     size, sets = min(SET, most, len(ids)), []
     while len(order) >= size and len(sets) < max(most // SET, 1):
         sets.append(order[:size])

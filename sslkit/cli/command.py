@@ -94,28 +94,28 @@ def run_plain(
     settings: Any,
     usage: str,
     options: Mapping[str, type] | Callable[[], Mapping[str, type]],
-    every: Callable[[], Mapping[str, type]] | None = None,
+    of_all_parts: Callable[[], Mapping[str, type]] | None = None,
 ) -> None:
     """Like `run` for `settings` without a method; each value is checked against its setting's range.
 
     options: the dataclass with the options of each part, set by part.option=value; those of part "" by option=value;
         or what gives them, and may raise UserError.
-    every: gives those of all parts, if `options` has only those that the words name, for the help and for the error of
-        a word that no part has.
+    of_all_parts: gives those of all parts, if `options` has only those that the words name: for the help, and the
+        error of a word that no part has.
     """
     prepare()
     with one_line_errors():  # the outermost one: behind it signals are ignored
         options = options() if callable(options) else options
-        every = every or (lambda: options)
+        of_all_parts = of_all_parts or (lambda: options)
         words = _quote_words(sys.argv[1:], settings, shorten=False)
         if (section := help_group(words)) is not None:
-            show(plain_help(settings, usage, every(), section))
+            show(plain_help(settings, usage, of_all_parts(), section))
             return
         tree = _tree(settings, options)
         try:
             _check_plain(words, tree)
         except UserError:
-            _check_plain(words, _tree(settings, every()))
+            _check_plain(words, _tree(settings, of_all_parts()))
             raise
         ConfigStore.instance().store(name="plain", node={**QUIET, **tree})
         sys.argv[1:] = _flags_first(words)

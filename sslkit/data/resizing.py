@@ -50,7 +50,7 @@ class Resizing:
         """Length in pixels of the shorter side, or of both, before the square is cut out."""
         return math.floor(self.image_size / self.crop_pct)
 
-    def asked(self, resize: int | None = None, interpolation: str | None = None) -> "Resizing":
+    def at(self, resize: int | None, interpolation: str | None) -> "Resizing":
         """The same with another length of `resize`, or interpolation; None keeps it."""
         crop_pct = self.crop_pct if resize is None else self.image_size / (resize + 0.5)  # rounded down to it again
         return replace(self, crop_pct=crop_pct, interpolation=interpolation or self.interpolation)

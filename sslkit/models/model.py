@@ -200,13 +200,13 @@ class Model(nn.Module):
         resizing = self.seeing(resize, interpolation).resizing
         return self.with_scale(images, channels=self.in_chans, **resizing.of_images())
 
-    def seeing(self, resize: int | None = None, interpolation: str | None = None) -> Self:
+    def seeing(self, resize: int | None, interpolation: str | None) -> Self:
         """Return the same network with squares of another resizing; None: its own. Raises UserError as `clean` does."""
         if resize is not None and resize < self.image_size:
             raise UserError(f"resize={resize} is less than the crop of {self.image_size} pixels that {self.name} takes")
         if resize is None and interpolation is None:
             return self
-        return replace(self, resizing=self.resizing.asked(resize, interpolation))
+        return replace(self, resizing=self.resizing.at(resize, interpolation))
 
     def with_scale(self, images: Images, **options: Any) -> Images:
         """Return `images.at(**options)`, stored values scaled as in the training unless that was given."""

@@ -27,7 +27,7 @@ TAIL = 0.02  # of a component's values at each end that are cut off
 @torch.no_grad()
 def maps_of(backbone: Backbone, pixels: Tensor) -> Tensor:
     """The places' features (N, F, H, W) of normalised images (N, C, S, S), on the CPU. backbone: in eval mode."""
-    return torch.cat([place_features(backbone, some).cpu() for some in pixels.split(SHOWN)])
+    return torch.cat([place_features(backbone, some, 1).cpu() for some in pixels.split(SHOWN)])
 
 
 def structure_of(maps: Tensor) -> DenseStructure | None:

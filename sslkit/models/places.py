@@ -21,7 +21,7 @@ BATCH = 16  # windows whose maps are computed at a time
 Scores = Callable[[Tensor], Tensor]  # (P, F) features of places -> (P, K)
 
 
-def place_features(backbone: Backbone, pixels: Tensor, blocks: int = 1) -> Tensor:
+def place_features(backbone: Backbone, pixels: Tensor, blocks: int) -> Tensor:
     """(B, C, S, S) normalised -> (B, F, h, w), for a ViT after the norm that its pooled features get.
 
     blocks: last blocks of a ViT whose features are joined, the last one's behind: F is so many times its width.
@@ -40,7 +40,7 @@ def place_features(backbone: Backbone, pixels: Tensor, blocks: int = 1) -> Tenso
 def grid_of(model: Model) -> tuple[int, int]:
     """Rows and columns of the network's last map. Raises UserError for one without."""
     return tuple(
-        place_features(model.backbone, torch.zeros(1, *model.backbone.input_shape()).to(model.device)).shape[2:]
+        place_features(model.backbone, torch.zeros(1, *model.backbone.input_shape()).to(model.device), 1).shape[2:]
     )
 
 

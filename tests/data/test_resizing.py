@@ -75,9 +75,9 @@ def test_sizes_are_rounded_down_as_by_timm() -> None:
 def test_a_length_that_is_asked_for_is_obeyed() -> None:
     for size in (8, 48, 224, 518):
         for resize in range(size, 3 * size):
-            asked = Resizing(size, 0.875).asked(resize, "bilinear")
+            asked = Resizing(size, 0.875).at(resize, "bilinear")
             assert (asked.resize, asked.interpolation, asked.image_size) == (resize, "bilinear", size)
-    assert Resizing(224, 0.95, "bicubic", "squash").asked() == Resizing(224, 0.95, "bicubic", "squash")
+    assert Resizing(224, 0.95, "bicubic", "squash").at(None, None) == Resizing(224, 0.95, "bicubic", "squash")
 
 
 def test_a_picture_of_any_length_fits_in_memory() -> None:

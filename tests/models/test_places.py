@@ -23,7 +23,7 @@ def test_the_last_blocks_are_joined_as_each_is_normalised() -> None:
     net, states = model.net, []
     hooks = [block.register_forward_hook(lambda _, __, out: states.append(out)) for block in net.blocks[-2:]]
     with torch.inference_mode():
-        joined, last = place_features(model.backbone, x, 2), place_features(model.backbone, x)
+        joined, last = place_features(model.backbone, x, 2), place_features(model.backbone, x, 1)
         states[:] = states[:2]
         parts = [net.fc_norm(net.norm(state))[:, net.num_prefix_tokens :] for state in states]
     for hook in hooks:
@@ -67,7 +67,7 @@ def test_scales_are_a_plain_loop(votes: bool) -> None:
                 for top in sorted({0, side - 8}):
                     for left in sorted({0, side - 8}):
                         window = seen[:, 4 * top : 4 * top + 32, 4 * left : 4 * left + 32]
-                        places = place_features(model.backbone, window[None])[0]
+                        places = place_features(model.backbone, window[None], 1)[0]
                         total[:, top : top + 8, left : left + 8] += scores(places.flatten(1).T).T.view(4, 8, 8)
                         count[top : top + 8, left : left + 8] += 1
                 whole = total / count
@@ -86,7 +86,7 @@ def test_one_scale_without_a_mirror_is_the_picture_once() -> None:
     weight = torch.randn(3, model.width, generator=torch.Generator().manual_seed(2))
     with torch.inference_mode():
         classes, sure = Look().classify(model, picture, lambda x: x @ weight.T)
-        places = place_features(model.backbone, prepare(picture, model)[None])[0]
+        places = place_features(model.backbone, prepare(picture, model)[None], 1)[0]
         low = torch.einsum("kf,fgw->kgw", weight, places)
     expected = F.interpolate(low[None], (40, 40), mode="bilinear", align_corners=False)[0].argmax(0)
     assert (classes == expected).double().mean() > 0.999 and sure == pytest.approx(float(low.softmax(0).amax(0).mean()))

@@ -43,7 +43,7 @@ def main() -> None:
 def continue_and_judge(seed: int, out: Path) -> dict[str, dict[str, str]]:
     """Right and wrong test images of the start and of the run, in 1 and 0, by measure."""
     entry = sslkit.pretrain({"init": START, "data": DATA, "seed": seed, "out": str(out / "zoo"), "device": "cpu"})
-    after, before = with_start(str(entry.folder), None, "start")
+    after, before = with_start(str(entry.folder), None, "start", None)
     return {stage: judge(model, seed, out) for stage, model in (("before", before), ("after", after))}
 
 

@@ -116,7 +116,7 @@ class Trial:
             config, data = self.settle(name, family)
             method = build_method(config, data)
         except UserError as error:
-            return _without_names(str(error), family)
+            return re.sub(r" \(\w+\)", "", str(error).replace(FAMILIES[family].name, "NAME"))  # as of any of it
         if not train(method, data, config):
             raise RuntimeError(f"{name} on {family}: the steps left the network as it was")
         return ""
@@ -148,15 +148,10 @@ def _weights(method: Method) -> Tensor:
     return torch.cat([p.detach().flatten() for p in method.backbone.parameters()])
 
 
-def _without_names(reason: str, family: str) -> str:
-    """A reason as it is for any network of the family."""
-    return re.sub(r" \(\w+\)", "", reason.replace(FAMILIES[family].name, "NAME"))
-
-
 def page(rows: Mapping[str, Mapping[str, str]]) -> str:
     """Markdown: the table, and below it each reason once. rows: `Trial.row` of each member."""
     reasons = list(dict.fromkeys(fault for row in rows.values() for fault in row.values() if fault))
-    number = {"": RUNS} | {reason: f"[{place}]" for place, reason in enumerate(reasons, 1)}
+    number = {"": RUNS} | {reason: f"[{row}]" for row, reason in enumerate(reasons, 1)}
     lines = [
         [f"`{name}`{' †' if name in HARM else ''}", *(number[fault] for fault in row.values())]
         for name, row in rows.items()

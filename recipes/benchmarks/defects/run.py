@@ -95,9 +95,9 @@ def write_tables(args: Any) -> tuple[Path, Path]:
     label = (probability > 0.5).astype(np.int64)
     test = held_out(label, [path for path, _ in cells], HELD_OUT)
     split, kind = np.where(test, "test", "train"), np.where(probability > 0, "anomaly", "normal")
-    rows = [(path, ("fine", "defect")[of], part) for (path, _), of, part in zip(cells, label, split, strict=True)]
+    rows = [(path, ("fine", "defect")[of], name) for (path, _), of, name in zip(cells, label, split, strict=True)]
     write(args.out / "cells.csv", ("path", "label", "split"), rows)
-    lines = [("cell", part, of, path, "") for (path, _), of, part in zip(cells, kind, split, strict=True)]
+    lines = [("cell", name, of, path, "") for (path, _), of, name in zip(cells, kind, split, strict=True)]
     write(args.out / "visa" / "split_csv" / "1cls.csv", ("object", "split", "label", "image", "mask"), lines)
     return args.out / "cells.csv", args.out / "visa"
 

@@ -1,7 +1,5 @@
 """What each metric of the ranking study says of made-up features: its fingerprint, see `../fingerprints.py`."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 import evaluation
@@ -17,12 +15,12 @@ def part_of(metric: str) -> str:
 
 def of_metric(metric: str) -> dict[str, list[float]]:
     """The score, and the parts that scores of a whole zoo are made from."""
-    result = evaluation.evaluate_metric(metric, **made_up(metric))
+    result = evaluation.evaluate_metric(metric, **make_inputs(metric))
     parts = {name: [float(value)] for name, value in sorted(result.parts.items())}
     return parts if np.isnan(result.score) else {"score": [float(result.score)], **parts}
 
 
-def made_up(metric: str) -> dict[str, object]:
+def make_inputs(metric: str) -> dict[str, object]:
     """The inputs that a metric needs, of one network: classes that overlap, sources that go with them, boxes."""
     rng = np.random.default_rng(0)
     y = np.arange(IMAGES) % CLASSES
@@ -38,12 +36,8 @@ def made_up(metric: str) -> dict[str, object]:
         "untrained": np.maximum(rng.normal(size=(IMAGES, WIDTH)), 0),
         "boxes": np.concatenate([corners, corners + rng.uniform(0.2, 0.5, (IMAGES, 2))], 1),
     }
-    wanted = {"features", "labels", *_needs(metric)}
-    given = {name: value for name, value in inputs.items() if name in wanted}
+    wanted = {"features", "labels", *needs(parse(metric).metric)}
+    chosen = {name: value for name, value in inputs.items() if name in wanted}
     if "ped" in metric:
-        given["reference"] = (np.full(WIDTH, 0.4), np.full(WIDTH, 0.6))
-    return given
-
-
-def _needs(metric: str) -> Sequence[str]:
-    return needs(parse(metric).metric)
+        chosen["reference"] = (np.full(WIDTH, 0.4), np.full(WIDTH, 0.6))
+    return chosen

@@ -74,9 +74,9 @@ def find_letters(name: str, data: str, args: Any) -> dict[str, Any]:
         sslkit.pretrain(method=OWN, data="glyphs", epochs=EPOCHS, out=args.zoo, name=OWN)
     word = str(args.zoo / OWN) if name == OWN else name
     parts = [evaluation.extract(word, "glyphs", split, image_size=LETTERS[name], **how) for split in SPLITS[data]]
-    names = np.concatenate([np.array(part.classes)[part.y] for part in parts])
+    names = np.concatenate([np.array(letters.classes)[letters.y] for letters in parts])
     rows = np.isin(names, np.unique(names)[: args.letters])
-    x = np.concatenate([part.x for part in parts])[rows]
+    x = np.concatenate([letters.x for letters in parts])[rows]
     return numbers(retrieval.measure((x, names[rows]), retrieval.Options()), time.perf_counter() - start)
 
 
@@ -98,7 +98,7 @@ def write_places(zoo: Path) -> Path:
     path_of = {path.stem: path for path in folder.rglob("P*.png")}
     zoo.mkdir(parents=True, exist_ok=True)
     with (zoo / "places.csv").open("w", newline="") as file:
-        rows = [(path_of[f"P1070{number}"], place) for place, of in PLACES.items() for number in of]
+        rows = [(path_of[f"P1070{number}"], name) for name, numbers in PLACES.items() for number in numbers]
         csv.writer(file).writerows([("path", "place"), *rows])
     return zoo / "places.csv"
 

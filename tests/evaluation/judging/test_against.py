@@ -50,7 +50,7 @@ def test_each_number_stands_beside_its_start_with_the_difference(place: Path, ca
 
 def test_both_see_the_same_squares(place: Path) -> None:
     zoo.update(zoo.ZooEntry.load(place / "after"), resizing={"crop_pct": 0.5, "interpolation": "bilinear"})
-    _, start = with_start(str(place / "after"), None, "start")
+    _, start = with_start(str(place / "after"), None, "start", None)
     assert start.resizing == sslkit.load(place / "after").resizing and start.resizing.crop_pct == 0.5
     assert start.name == "start" and start.digest == sslkit.load(place / "start").digest
 

@@ -96,11 +96,11 @@ def test_patches_are_kept_and_a_stopped_run_goes_on_with_the_same_number(
     monkeypatch.setattr(anomaly, "BATCH", 4)
     monkeypatch.setattr(defect_scores, "BLOCK", 1000)
 
-    def places(backbone: nn.Module, pixels: torch.Tensor) -> torch.Tensor:
+    def places(backbone: nn.Module, pixels: torch.Tensor, blocks: int) -> torch.Tensor:
         passes.append(len(pixels))
         if sum(passes) == 18:
             raise RunFailed("stopped")
-        return place_features(backbone, pixels)
+        return place_features(backbone, pixels, blocks)
 
     distances: list[np.ndarray] = []
     monkeypatch.setattr(anomaly, "place_features", places)
@@ -117,7 +117,9 @@ def test_patches_are_kept_and_a_stopped_run_goes_on_with_the_same_number(
     squares = (np.array([np.asarray(Image.open(path)) for path in some]) for some in (found.train, found.test))
     pixels = (torch.from_numpy(some).permute(0, 3, 1, 2) for some in squares)
     with torch.inference_mode():
-        train, test = (place_features(network.backbone, network.normalize(some)).double().flatten(2) for some in pixels)
+        train, test = (
+            place_features(network.backbone, network.normalize(some), 1).double().flatten(2) for some in pixels
+        )
     unit = [nn.functional.normalize(some, dim=1).transpose(1, 2) for some in (train, test)]
     distance = (1 - unit[1].flatten(0, 1) @ unit[0].flatten(0, 1).T).amin(1).view(len(test), -1).numpy()
     np.testing.assert_allclose(distances[0], distance, atol=1e-6)

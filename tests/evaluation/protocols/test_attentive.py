@@ -93,7 +93,7 @@ def test_tokens_are_the_networks_places_in_half_precision_and_stay_on_the_disk(d
     images = model.clean(opened["train"].images)
     pixels = model.normalize(images.__getitems__([0])["images"])
     with torch.inference_mode():
-        expected = place_features(model.backbone, pixels)[0].flatten(1).T.numpy()
+        expected = place_features(model.backbone, pixels, 1)[0].flatten(1).T.numpy()
     np.testing.assert_allclose(train.x[0].reshape(expected.shape), expected, rtol=2e-3, atol=2e-3)
     assert train.digest != features_of(places, opened["train"], subject.reading, runtime).digest
     joined = join_splits(train, test, in_memory=False)

@@ -75,7 +75,7 @@ def test_places_are_the_networks_own_features(name: str, grid: tuple[int, int]) 
     assert check_network(model, "knn_seg") == grid
     x = torch.rand(2, 3, 32, 32)
     with torch.inference_mode():
-        places, pooled = place_features(model.backbone, x), model.net(x)
+        places, pooled = place_features(model.backbone, x, 1), model.net(x)
     torch.testing.assert_close(places.mean((2, 3)), pooled if name.endswith("resnet") else places.mean((2, 3)))
     assert places.shape == (2, model.width, *grid)
     if name.endswith("vit"):  # the pooled features are normalised after the mean
