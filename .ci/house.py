@@ -23,8 +23,8 @@ CONTEXT = ("device", "root", "counts", "cache", "workers", "batch_size", "precis
 
 # What may stand in the source; a number is raised by hand, with its reason in the commit, and lowered when it falls.
 BUDGET = {
-    "lines of code": 94_900,
-    "lines of detection, segmentation, action, video": 8_320,
+    "lines of code": 98_950,
+    "lines of detection, segmentation, action, video": 8_660,
     "signatures that repeat a declared default": 18,
     "private functions of under four lines that are called once": 18,
     "functions named by a participle": 11,

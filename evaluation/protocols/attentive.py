@@ -54,8 +54,8 @@ class Options:
     )
     grid: Mapping | None = setting(
         None,
-        "of AdamW, what is not as usual: {learning_rates:[0.0005,0.002,0.01,0.05],weight_decays:[0.0005,0.05,0.5],"
-        f"iterations:{USUAL.iterations},batch_size:{USUAL.batch_size}}}",
+        "of AdamW, what is not as usual: {learning_rates: [0.0005,0.002,0.01,0.05], weight_decays: [0.0005,0.05,0.5], "
+        f"iterations: {USUAL.iterations}, batch_size: {USUAL.batch_size}}}",
     )
 
     def settings(self) -> Grid:

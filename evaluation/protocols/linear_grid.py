@@ -58,8 +58,8 @@ class Options:
     )
     grid: Mapping | None = setting(
         None,
-        f"what is not as usual: {{learning_rates:[0.1,0.01],weight_decays:[0],iterations:{USUAL.iterations},"
-        f"batch_size:{USUAL.batch_size}}}",
+        f"what is not as usual: {{learning_rates: [0.1,0.01], weight_decays: [0], iterations: {USUAL.iterations}, "
+        f"batch_size: {USUAL.batch_size}}}",
     )
 
     def heads(self) -> Grid:

@@ -220,17 +220,17 @@ def _with_classes(options: Mapping[str, Any], data: Data, config: Config) -> dic
     """Options with `classes`: the number of classes of the data, unless a larger one is given."""
     if data.train.labels is None or len(data.train.classes) < 2:
         names = data.train.classes if data.train.labels is not None else None
-        found = f"one class, {names[0]!r}" if names else "none"
-        found = found if data.train.multi_labels is None else "several an image"
+        labels = f"one class, {names[0]!r}" if names else "none"
+        labels = labels if data.train.multi_labels is None else "several an image"
         raise UserError(
             f"method={config.method_name} learns from labels, one an image, and data {config.data.source!r} has "
-            f"{found}: give at least two class folders, y_train in a .npz file, .cls, .json or .txt members in shards, "
-            "a column label in a Hugging Face data set or a list, or targets of a Dataset"
+            f"{labels}: give at least two class folders, y_train in a .npz file, .cls, .json or .txt members in "
+            "shards, a column label in a Hugging Face data set or a list, or targets of a Dataset"
         )
-    found, asked = len(data.train.classes), options.get("classes")
-    if asked is not None and asked < found:
-        raise UserError(f"method.objective.classes={asked}, but {config.data.source!r} has {found} classes")
-    return {**options, "classes": asked or found}
+    in_data, asked = len(data.train.classes), options.get("classes")
+    if asked is not None and asked < in_data:
+        raise UserError(f"method.objective.classes={asked}, but {config.data.source!r} has {in_data} classes")
+    return {**options, "classes": asked or in_data}
 
 
 def _with_images(options: Mapping[str, Any], data: Data, config: Config) -> dict[str, Any]:
