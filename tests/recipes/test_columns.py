@@ -154,7 +154,7 @@ def test_a_command_without_columns_says_so(command: str, option: str, place: Pat
 def test_every_call_with_columns_is_here() -> None:
     public = [(module, name) for module in (sslkit, evaluation) for name in module.__all__]
     calls = {name for module, name in public if "columns" in _parameters(getattr(module, name))}
-    assert calls == CALLS.keys()
+    assert calls - {"anomaly"} == CALLS.keys()  # whose images are told by folders of normal ones, and by no table
 
 
 def _parameters(value: Any) -> Collection[str]:

@@ -34,6 +34,7 @@ STARTS = 'if __name__ == "__main__":'  # only programs have it
 UNDECLARED = {"installed", "list"}  # they take words, not settings
 FAMILIES = {"objective": objectives, "regulariser": regularizers}
 CALLS = (  # functions of declared options that no command calls
+    "evaluation.judging.evaluators:evaluators",
     *PROTOCOLS.values(),
     "sslkit.data.sources.named:open_images",
     "evaluation.datasets:open_split",
