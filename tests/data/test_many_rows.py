@@ -58,6 +58,7 @@ from sslkit.data.views.cropped import CroppedImages
 from sslkit.data.views.recipe import SIMCLR
 from sslkit.data.whole_images import WholeImages
 from sslkit.files.blocks import Blocks
+from sslkit.models.places import prepare
 
 FEW, MANY, READ = 100, 10_000_000, 64
 MORE_BYTES = 5_000_000  # allowed for ten million rows: half a byte for each
@@ -254,7 +255,7 @@ SETS: dict[str, Callable[[Path, int], Read]] = {
     "QueryParts": lambda folder, n: one_by_one(
         QueryParts([next((folder / "files").iterdir())] * n, [(0, 0, 8, 8)] * n)
     ),
-    "_Prepared": lambda _, n: one_by_one(_Prepared(maps(n), MODEL)),
+    "_Prepared": lambda _, n: one_by_one(_Prepared(maps(n), partial(prepare, model=MODEL))),
 }
 
 SAMPLERS: dict[str, Callable[[int], Iterable[Any]]] = {

@@ -102,6 +102,7 @@ PARTS = {  # what is made at the end: its name, and what makes it
     "metrics.csv": "History.write",
     "the evaluation": "evaluate",
     "the views": "measure_views",
+    "the evaluators": "Evaluations.of_card",
     "other images": "_measure_elsewhere",
     "the diagnostics": "_diagnose",
     "the source head": "_keep_head",

@@ -29,6 +29,7 @@ from sslkit.options import members
 from sslkit.runtime.context import Runtime
 
 SMALL = {  # options that make a protocol short enough for a test
+    "attentive": {"grid": {"iterations": 4}},
     "anomaly": {"shots": [1], "draws": 2, "heat_maps": 1},
     "few_shot": {"episodes": 20, "n_query": 4, "n_way": 3},
     "fine_tune": {"grid": "itm", "steps": 2},
