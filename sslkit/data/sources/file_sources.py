@@ -8,9 +8,8 @@
 import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from sslkit.data.columns import NO_COLUMNS, Columns
 from sslkit.data.expected_contents import Expected
@@ -19,135 +18,18 @@ from sslkit.data.manifest.head import Head
 from sslkit.data.manifest.head_options import Settled, settle
 from sslkit.data.path_list import PathList
 from sslkit.data.sources.class_names import match_classes
-from sslkit.data.sources.file_lists import head_of_list, is_list, parts_of_list, splits_of_list
-from sslkit.data.sources.folder import FolderImages, list_folder, parts_of_folder, splits_of_folder
-from sslkit.data.sources.listing import Listing, Part, divide, join_parts, listing, part_of, splits_of_paths
+from sslkit.data.sources.file_lists import head_of_list
+from sslkit.data.sources.folder import FolderImages, list_folder
+from sslkit.data.sources.listing import Listing, Part, join_parts, listing, part_of
+from sslkit.data.sources.named_files import FileList, Folder, Named, check_no_table, find_folder_or_file, find_pattern
 from sslkit.data.sources.split_words import split_of, usual
-from sslkit.data.sources.walk import IMAGES, VIDEOS, Kind, chosen, extension_of
+from sslkit.data.sources.walk import IMAGES, Kind, chosen
 from sslkit.errors import UserError
 from sslkit.terminal import say
 from sslkit.terminal.say import counted
 
 _SHOWN = 3  # names in that of a set
 _SPLITS = ("train", "val", "test")
-
-
-class Named(Protocol):
-    """Files that one word names. name: for tables. word: it says which split these are, if any."""
-
-    name: str
-    word: str
-
-    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]: ...
-
-    def splits(self, columns: Columns) -> Sequence[str]: ...
-
-
-@dataclass(frozen=True)
-class _Folder:
-    path: Path
-
-    @property
-    def name(self) -> str:
-        return self.path.resolve().name or "files"
-
-    @property
-    def word(self) -> str:
-        return self.name
-
-    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]:
-        return parts_of_folder(self.path, kind, columns)
-
-    def splits(self, columns: Columns) -> Sequence[str]:
-        return splits_of_folder(self.path, columns)
-
-
-@dataclass(frozen=True)
-class _List:
-    """root: that its paths are relative to; None: its own folder."""
-
-    path: Path
-    root: Path | None = None
-
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
-    @property
-    def word(self) -> str:
-        return self.path.stem
-
-    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]:
-        return parts_of_list(self.path, self.root, kind, columns)
-
-    def splits(self, columns: Columns) -> Sequence[str]:
-        return splits_of_list(self.path, columns)
-
-
-@dataclass(frozen=True)
-class _Video:
-    path: Path
-
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
-    word = name
-
-    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]:
-        if kind is not VIDEOS:
-            raise UserError(f"{self.path} is a video: its frames are images, data=frames:{self.path}")
-        check_no_table(columns, str(self.path))
-        return divide(self.path.parent, [self.path.name], self.name)
-
-    def splits(self, columns: Columns) -> Sequence[str]:
-        return ("train",)
-
-
-@dataclass(frozen=True)
-class _Pattern:
-    pattern: str
-
-    @property
-    def root(self) -> Path:
-        """The folder before the first sign of a pattern."""
-        parts = Path(self.pattern).expanduser().parts
-        first = next(index for index, name in enumerate(parts) if glob.has_magic(name))
-        return Path(*parts[:first])
-
-    @property
-    def name(self) -> str:
-        return self.root.resolve().name or "files"
-
-    @property
-    def word(self) -> str:
-        return self.name
-
-    def matches(self) -> tuple[list[str], int]:
-        """The files, relative to the root, sorted, and the number of folders. Raises UserError without files."""
-        matches = sorted(glob.iglob(os.path.expanduser(self.pattern), recursive=True))
-        files = [path for path in matches if os.path.isfile(path)]
-        if not files:
-            folders = f"matches {counted(len(matches), 'folder')} and no file: for the files below write"
-            problem = f"{folders} {self.pattern.rstrip('/')}/**/*" if matches else "matches no file"
-            raise UserError(f"the pattern {self.pattern} {problem}")
-        return [os.path.relpath(path, self.root) for path in files], len(matches) - len(files)
-
-    def parts(self, kind: Kind, columns: Columns) -> Mapping[str, Part]:
-        files, folders = self.matches()
-        selection = chosen(self.root, files, kind)
-        if folders and "**" not in self.pattern:
-            selection.left_out["folders that were not looked into"] = folders
-        if not selection.paths:
-            raise UserError(
-                f"the pattern {self.pattern} matches no {kind.name.removesuffix('s')}, and {selection.others}"
-            )
-        selection.warn_of_others(self.pattern, kind)
-        check_no_table(columns, self.pattern)
-        return divide(self.root, selection.paths, self.pattern)
-
-    def splits(self, columns: Columns) -> Sequence[str]:
-        return splits_of_paths(self.matches()[0], columns, self.pattern)
 
 
 def is_files(text: str) -> bool:
@@ -175,7 +57,7 @@ def name_of_files(text: str) -> str:
 def open_files(text: str, options: ImageOptions) -> FolderImages:
     """Images of one split of what `text` names; an image's name is its path below the folder that all share."""
     listing = list_files(text, options.split, IMAGES, options.columns)
-    lists = [item for item in _items(text) if isinstance(item, _List)]
+    lists = [item for item in _items(text) if isinstance(item, FileList)]
     heads = list(filter(None, (head_of_list(item.path, options.columns) for item in lists)))
     settled = _settle(text, options, heads)
     identity = replace(listing.identity(name_of_files(text), text), scale=settled.scale, mirror=settled.mirror)
@@ -219,7 +101,7 @@ def list_files(text: str, split: str, kind: Kind, columns: Columns = NO_COLUMNS)
     Raises UserError for what is missing, and for a file that is named twice.
     """
     items, name = _items(text), name_of_files(text)
-    if isinstance(items[0], _Folder) and len(items) == 1:
+    if isinstance(items[0], Folder) and len(items) == 1:
         return list_folder(items[0].path, split, kind, columns)
     parts = items[0].parts(kind, columns) if len(items) == 1 else _together(items, name, kind, columns)
     return listing(parts, split, name, columns)
@@ -227,60 +109,17 @@ def list_files(text: str, split: str, kind: Kind, columns: Columns = NO_COLUMNS)
 
 def _items(text: str) -> list[Named]:
     """The parts that a source names; [] for another kind of source."""
-    if source := _folder_or_list(text):
+    if source := find_folder_or_file(text):
         return [source]
     words = [word.strip() for word in text.split(",") if word.strip()]
-    sources = [_folder_or_list(word) or _pattern(word) for word in words]
+    sources = [find_folder_or_file(word) or find_pattern(word) for word in words]
     if len(words) > 1 and all(sources):
         return sources
     if len(words) > 1 and any(sources) and not glob.has_magic(text):
         missing = words[sources.index(None)]
         raise UserError(f"data={text} names {missing!r}, and there is no such folder or list of files")
-    whole = _pattern(text)
+    whole = find_pattern(text)
     return [whole] if whole else []
-
-
-def _folder_or_list(text: str) -> _Folder | _List | _Video | None:
-    path = _expand(text)
-    if path.is_dir():
-        return _Folder(path)
-    if path.is_file() and is_list(path):
-        return _List(path)
-    if path.is_file() and extension_of(path.name) in VIDEOS.extensions:
-        return _Video(path)
-    before, mark, label = text.rpartition("#")
-    if mark and label and isinstance(_folder_or_list(before), _List):
-        raise UserError(f"data={text}: a column of labels is named by columns.label={label}, with data={before}")
-    before, colon, after = text.rpartition(":")
-    if colon and is_list(Path(before)) and _expand(before).is_file():
-        root = _expand(after)
-        if not (after and root.is_dir()):
-            raise UserError(f"data={text}: there is no folder {after!r}, which the paths in {before} are relative to")
-        return _List(_expand(before), root)
-    return None
-
-
-def _pattern(text: str) -> _Pattern | None:
-    return _Pattern(text) if glob.has_magic(text) and not _expand(text).exists() else None
-
-
-def _expand(text: str) -> Path:
-    """The path with `~` expanded; one that does not exist if the system cannot look it up."""
-    try:
-        path = Path(text).expanduser()
-        path.is_dir()
-    except (OSError, RuntimeError, ValueError):  # a name too long; an unknown user
-        return Path(os.devnull) / "none"
-    return path
-
-
-def check_no_table(columns: Columns, where: str) -> None:
-    """Raises UserError for columns of files that no table describes."""
-    for option, word in columns.needs_table:
-        raise UserError(
-            f"{option}={word}: no table describes the files of {where}: name the table, data=some.csv, put a "
-            "metadata.csv beside them, or give a pattern of their names, whose value is in parentheses: '^([a-z]+)_'"
-        )
 
 
 def _by_word(items: Sequence[Named], columns: Columns) -> dict[str, list[Named]]:
