@@ -114,7 +114,7 @@ def test_fine_tuning_and_new_networks_compete(zoo: Path, tmp_path: Path, monkeyp
     assert len(gains) == solving.MOST_TUNED and any("points by tuning" in line for line in said)
 
 
-@pytest.mark.parametrize("uniformity", [-1.0, -3.0])
+@pytest.mark.parametrize("uniformity", [pytest.param(-1.0, marks=pytest.mark.nightly), -3.0])
 def test_weights_are_gone_on_from_where_their_features_do_not_speak_against_it(
     uniformity: float, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
