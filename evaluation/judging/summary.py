@@ -23,7 +23,7 @@ from evaluation.results.decisions import by_chance, decide, deciding
 from evaluation.results.result import Result
 from evaluation.results.tables import table
 from evaluation.tuning.processes import process_group
-from sslkit.backbones.words import PIXELS, is_untrained
+from sslkit.backbones.words import is_untrained
 from sslkit.decision import LABEL, NULLS
 from sslkit.errors import UserError
 from sslkit.models.loading import Loading
@@ -132,10 +132,9 @@ def _evaluate_nulls(
     controls = nulls_of([candidate.model for candidate in asked.values()], nulls)
     results = []
     for control in controls:
-        seen = replace(reading, resize=None) if control.name == PIXELS else reading  # of whole images
         without = "; nulls=[pixels] leaves it out" if is_untrained(control.name) else ""
         _tell("control", f"{describe_model(control)}{without}")
-        results += prepare(control, decisive, seen, runtime, tell=_stay_silent, shared=shared).run()
+        results += prepare(control, decisive, reading, runtime, tell=_stay_silent, shared=shared).run()
     return results
 
 

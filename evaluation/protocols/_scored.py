@@ -1,4 +1,4 @@
-"""What the probes share that learn from all training images: the result of their scores, and their unfinished files."""
+"""Results and unfinished files of the probes that learn from all training images."""
 
 from collections.abc import Mapping
 from pathlib import Path

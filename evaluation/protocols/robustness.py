@@ -172,7 +172,7 @@ def run(opened: Opened, options: Options, runtime: Runtime) -> list[Result]:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a probe says of the images of a set.
+    """Answers of a probe for the images of a set.
 
     features: of n images. split: that they are of. scores: (n, K). y: (n,) int64. classes: names of all K.
     """
@@ -185,7 +185,7 @@ class Answers:
 
     @classmethod
     def of(cls, fitted: linear.Fitted, features: Features, split: Split) -> "Answers":
-        """Of the images whose class was learned."""
+        """Return the answers for images whose class was learned."""
         y, _ = known(features.y, features.classes, np.arange(len(fitted.classes)), fitted.classes, features.data)
         rows = np.argsort(features.ids, kind="stable")  # the draws of intervals do not depend on the listing
         rows = rows[y[rows] >= 0]

@@ -78,7 +78,7 @@ def newcomers(methods: list[str], best: Judged | None) -> list[Newcomer]:
 
 
 def advise(session: Session, newcomer: Newcomer) -> Continuing:
-    """Whether to go on from its start, by what that makes of the known images."""
+    """Return whether to go on from its start, by what that makes of the known images."""
     model, learned = newcomer.start.model, session.problem.development
 
     def work() -> dict[str, float]:

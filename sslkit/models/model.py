@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from sslkit.backbones.base import Backbone
+from sslkit.backbones.words import PIXELS
 from sslkit.data.decode.pixels import square
 from sslkit.data.decode.scale import Scale
 from sslkit.data.images import Images
@@ -201,7 +202,11 @@ class Model(nn.Module):
         return self.with_scale(images, channels=self.in_chans, **resizing.of_images())
 
     def seeing(self, resize: int | None, interpolation: str | None) -> Self:
-        """Return the same network with squares of another resizing; None: its own. Raises UserError as `clean` does."""
+        """Return the same network with squares of another resizing; None: its own. Raises UserError as `clean` does.
+
+        Of raw pixels, the control, a square is always the whole image, however networks crop theirs.
+        """
+        resize = None if self.source == PIXELS else resize
         if resize is not None and resize < self.image_size:
             raise UserError(f"resize={resize} is less than the crop of {self.image_size} pixels that {self.name} takes")
         if resize is None and interpolation is None:

@@ -150,7 +150,7 @@ def patches_of(model: Model, images: LabelMaps, most: int, runtime: Runtime, loo
 
 
 def path_of(runtime: Runtime, part: str, model: Model, images: LabelMaps, *about: object) -> Path | None:
-    """Where the cache keeps what depends on a model, its input, images and more; None without a cache."""
+    """Return the file of the cache for what depends on a model, its input, images and more; None without a cache."""
     if runtime.cache is None:
         return None
     key = key_of(model.digest, model.image_size, model.mean, model.std, model.resizing, images.digest, *about)

@@ -44,7 +44,7 @@ SHARED = (*LOADED, *READ, "seed", "device", "workers", "out", "progress")  # opt
 
 @dataclass(frozen=True, kw_only=True)
 class Looking:
-    """What of images is classified; see `sslkit.models.places.Look`."""
+    """Blocks and scales at which images are classified; see `sslkit.models.places.Look`."""
 
     blocks: int = setting(1, "last blocks of a ViT whose patches are joined; DINOv2's +ms: 4", least=1, most=1000)
     scales: Sequence[float] = setting(

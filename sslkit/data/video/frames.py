@@ -132,6 +132,9 @@ def open_frames(source: str | Path, options: ImageOptions) -> FrameImages:
     if unknown := sum(videos.facts(row).fps <= 0 for row in range(len(videos))):
         which = f"{counted(unknown, 'video')} of {len(videos):,}"
         say.warn(f"{videos.name}: {which} have no rate: {USUAL_RATE:g} frames a second are assumed", stacklevel=3)
+    if options.every is None:
+        remark = f"of {counted(len(videos), 'video')} one frame a second is read, {len(rows):,} in all"
+        say.warn(f"{videos.name} {videos.split}: {remark}; every=0.5 reads two", stacklevel=3)
     return FrameImages(videos, rows, np.concatenate(each), _identity(videos, rows, str(source)), options)
 
 

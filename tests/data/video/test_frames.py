@@ -1,5 +1,6 @@
 """Frames of videos as images: which frames, their names, labels and groups, and what becomes of damaged ones."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,14 @@ def test_part_and_a_part_of_it_keep_their_frames(films: Path) -> None:
     images = opened(films).part(np.array([9, 2, 6]), "train")
     assert numbers_of(images, [0, 1, 2]) == [100, 50, 25]
     assert images.image_name(1) == "calm/a.avi#t=2"
+
+
+def test_what_is_not_read_is_one_line(films: Path) -> None:
+    with pytest.warns(UserWarning, match=r"films\d* train: of 3 videos one frame a second is read, 10 in all; every="):
+        opened(films)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        opened(films, every=1)
 
 
 def test_every_is_refused_where_there_are_no_frames(films: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from evaluation.datasets import Reading, open_split
 from evaluation.datasets.base import Split
+from evaluation.protocols.base import Subject
 from evaluation.tuning.task import open_task
 from sslkit.data.arrays import ArrayImages
 from sslkit.data.decode.scale import Scale
@@ -111,6 +112,9 @@ def test_files_are_cut_whole_and_judged_as_features_are(tmp_path: Path) -> None:
     assert task.train.centres.__getitems__([0])["aspect"].item() == 1
     asked = open_task(wide, tmp_path, Reading(resize=90, interpolation="bilinear"))
     assert (asked.test.centres.parts[0].options.resize, asked.model.resizing.interpolation) == (90, "bilinear")
+    assert Subject(wide, tmp_path, Reading(resize=90)).model.resizing.resize == 90
+    pixels = load("pixels")
+    assert Subject(pixels, tmp_path, Reading(resize=90)).model.resizing.resize == pixels.image_size
 
 
 @pytest.mark.parametrize(
